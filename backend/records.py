@@ -1,0 +1,155 @@
+"""The vocabulary of Headway: states, intents, events, prompts and rows. Imports nothing of ours, so every part can share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class EngineState(StrEnum):
+    """What an engine replica is doing, as the supervisor sees it."""
+
+    STOPPED = "stopped"  # no process of ours, none wanted
+    STARTING = "starting"  # process alive, the model loads
+    READY = "ready"  # own process alive, the port is its own, it answers
+    STALLED = "stalled"  # requests running or queued and no token for a while
+    RESTARTING = "restarting"  # dead; waiting for the back-off to pass
+    FAILED = "failed"  # gave up: too many restarts, or a start that cannot succeed
+    STOPPING = "stopping"  # asked to end, not yet verified gone
+
+
+class DatasetState(StrEnum):
+    """What happens with a dataset."""
+
+    WAITING = "waiting"  # its turn has not come
+    RUNNING = "running"  # prompts are admitted
+    DRAINING = "draining"  # nothing more is admitted, requests in flight finish
+    PAUSED = "paused"  # by somebody's wish; nothing is admitted
+    DONE = "done"  # budget, samples or prompts reached
+    KILLED = "killed"  # by somebody's wish; what is finished stays; can be revived
+    HELD = "held"  # a quality guard stopped it
+    FAILED = "failed"  # it cannot go on (its prompt file is unreadable or has changed)
+
+
+class DoneReason(StrEnum):
+    """Which limit ended a dataset."""
+
+    BUDGET = "budget"  # token_budget reached
+    SAMPLES = "samples"  # max_samples reached
+    PROMPTS = "prompts"  # no prompt left
+
+
+class Outcome(StrEnum):
+    """What a finished text is worth; a versioned rule over stored facts (`outcomes.py`)."""
+
+    OK = "ok"
+    TRUNCATED = "truncated"  # ended by the cap on new tokens
+    EMPTY = "empty"  # nothing after the reasoning
+    THINKING_ONLY = "thinking_only"  # the reasoning was never closed, or no answer follows it
+    DEGENERATE = "degenerate"  # a loop
+    REJECTED = "rejected"  # the server refused the request for good
+
+
+class Severity(StrEnum):
+    """How loud an event is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class IntentAction(StrEnum):
+    """What somebody can want. The subject is `run`, `engine` or `dataset:<name>`."""
+
+    STATE = "state"  # value: {"want": "running" | "paused" | "killed" | "stopped", "now": bool}
+    SET = "set"  # value: {"key": ..., "value": ...}
+    REDO = "redo"  # value: {"outcomes": ["empty", ...]}
+    ROUTE = "route"  # value: {"to": "local" | <api name>}
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A wish, written as a row by a page or the CLI; repeating it is harmless (`token` makes a double click one wish)."""
+
+    subject: str
+    action: IntentAction
+    value: Json
+    who: str
+    at: float  # epoch seconds
+    token: str
+    id: int | None = None  # row id in state.sqlite, known after writing
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, in words a user reads."""
+
+    at: float  # epoch seconds
+    kind: str  # stable, dotted: "engine.restarted", "dataset.paused"
+    subject: str  # "run", "engine", "engine:0", "dataset:B3", "gpu:2", "disk"
+    message: str
+    severity: Severity = Severity.INFO
+    who: str = "supervisor"
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request to make: a prompt of a dataset, or one turn of a conversation."""
+
+    dataset: str
+    position: int  # 0-based place among the dataset's readable prompts, in file order
+    sample_id: str
+    messages: tuple[Json, ...]  # OpenAI messages, the answer to make excluded
+    tools: tuple[Json, ...] | None = None
+    turn: int = 0  # which assistant turn this makes (0-based); 0 unless turns = "all"
+    later_turns: tuple[Json, ...] = ()  # what follows the assistant turn in the source, for turns = "all"
+    attempt: int = 1  # 2 and up after a redo
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was seen in a finished text (`outcomes.py` computes them; None where it could not be known)."""
+
+    answer_tokens: int | None = None
+    reasoning_closed: bool | None = None
+    repeat_period: int | None = None  # tokens in one turn of the loop that ends the text; None without a loop
+    repeat_share: float | None = None  # share of the text that this loop covers, 0..1
+    simhash: int | None = None  # 64 bits as a signed integer (what SQLite and Parquet hold), of the answer
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finished sample, as ledger and shards keep it. Times are epoch seconds, UTC."""
+
+    dataset: str
+    sample_id: str
+    position: int
+    turn: int
+    attempt: int
+    source: str  # "local" or the API's name
+    model: str
+    messages: str  # JSON: {"messages": [...], "tools": [...] | absent}
+    prompt_token_ids: tuple[int, ...] | None
+    prompt_tokens: int | None
+    raw_text: str | None  # reasoning, tags and answer as generated
+    reasoning: str | None
+    answer: str | None
+    tool_calls: str | None  # JSON list, None without any
+    output_ids: tuple[int, ...] | None
+    completion_tokens: int
+    reasoning_tokens: int | None
+    cached_tokens: int | None
+    finish_reason: str  # stop, length, tool_calls, rejected
+    facts: Facts
+    started_at: float
+    first_token_at: float | None
+    finished_at: float
+    server_epoch: str | None  # which life of which replica made it: "<replica>:<launch>"
+    cost_usd: float | None
+    error: str | None  # the server's words where finish_reason is "rejected"
+    tokens_estimated: bool = False  # the server gave no usage: counted here

@@ -1,0 +1,129 @@
+"""How a row is written: the columns of `open_rows`, the Arrow schema of shards, and the way between both.
+
+Text is kept exactly. What UTF-8 cannot hold (lone surrogates) stands as U+FFFD in the text columns, where DuckDB and Parquet
+can read it, and exactly in `exact_json`, from which `row_from_record` restores it.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+
+from backend.records import Facts, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT_COLUMNS: Final = (
+    "dataset", "sample_id", "source", "model", "messages", "raw_text", "reasoning", "answer", "tool_calls", "finish_reason",
+    "server_epoch", "error",
+)  # fmt: skip
+ID_LIST_COLUMNS: Final = ("prompt_token_ids", "output_ids")
+BOOL_COLUMNS: Final = ("reasoning_closed", "tokens_estimated")
+FLOAT_COLUMNS: Final = ("repeat_share", "started_at", "first_token_at", "finished_at", "cost_usd")
+INT_COLUMNS: Final = (
+    "position", "turn", "attempt", "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens",
+    "answer_tokens", "repeat_period", "simhash",
+)  # fmt: skip
+TIME_COLUMNS: Final = ("started_at", "first_token_at", "finished_at")
+
+FACT_COLUMNS: Final = tuple(f.name for f in fields(Facts))
+COLUMNS: Final = (
+    *(name for f in fields(Row) for name in (FACT_COLUMNS if f.name == "facts" else (f.name,))),
+    "exact_json",
+)
+
+
+def sqlite_column_types() -> dict[str, str]:
+    """Column name → SQLite type, in the order of COLUMNS. Token ids are packed little-endian int32 in a BLOB."""
+    types = dict.fromkeys(TEXT_COLUMNS, "TEXT") | dict.fromkeys(ID_LIST_COLUMNS, "BLOB") | {"exact_json": "TEXT"}
+    types |= dict.fromkeys((*BOOL_COLUMNS, *INT_COLUMNS), "INTEGER") | dict.fromkeys(FLOAT_COLUMNS, "REAL")
+    return {name: types[name] for name in COLUMNS}
+
+
+def record_from_row(row: Row) -> tuple[Any, ...]:
+    """A row as values for SQLite, in the order of COLUMNS."""
+    values: dict[str, Any] = {f.name: getattr(row, f.name) for f in fields(row) if f.name != "facts"}
+    values |= {name: getattr(row.facts, name) for name in FACT_COLUMNS}
+    inexact: dict[str, str] = {}
+    for name in TEXT_COLUMNS:
+        text = values[name]
+        if text is not None and not _is_utf8(text):
+            inexact[name] = text
+            values[name] = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    for name in ID_LIST_COLUMNS:
+        if values[name] is not None:
+            values[name] = array("i", values[name]).tobytes()
+    values["exact_json"] = json.dumps(inexact) if inexact else None
+    return tuple(values[name] for name in COLUMNS)
+
+
+def row_from_record(record: Mapping[str, Any]) -> Row:
+    """The exact row again, from a record of SQLite or of a shard (token ids as bytes or as a list)."""
+    values = {name: record[name] for name in COLUMNS if name != "exact_json"}
+    if record["exact_json"]:
+        values |= json.loads(record["exact_json"])
+    for name in ID_LIST_COLUMNS:
+        values[name] = _unpack_ids(values[name])
+    for name in BOOL_COLUMNS:
+        values[name] = None if values[name] is None else bool(values[name])
+    for name in TIME_COLUMNS:
+        values[name] = _epoch_seconds(values[name])
+    facts = Facts(**{name: values.pop(name) for name in FACT_COLUMNS})
+    return Row(facts=facts, **values)
+
+
+def arrow_schema() -> pa.Schema:
+    """The schema of every shard; times are timestamps in microseconds, UTC."""
+    import pyarrow as pa
+
+    types: dict[str, Any] = dict.fromkeys((*TEXT_COLUMNS, "exact_json"), pa.string())
+    types |= dict.fromkeys(ID_LIST_COLUMNS, pa.list_(pa.int32())) | dict.fromkeys(BOOL_COLUMNS, pa.bool_())
+    types |= dict.fromkeys(FLOAT_COLUMNS, pa.float64()) | dict.fromkeys(INT_COLUMNS, pa.int64())
+    types |= dict.fromkeys(TIME_COLUMNS, pa.timestamp("us", tz="UTC"))
+    return pa.schema([pa.field(name, types[name]) for name in COLUMNS])
+
+
+def arrow_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Records of `open_rows` as one Arrow table of the shards' schema."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for record in records:
+        for name in COLUMNS:
+            columns[name].append(_arrow_value(name, record[name]))
+    schema = arrow_schema()
+    return pa.table([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)
+
+
+def _arrow_value(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in ID_LIST_COLUMNS:
+        return array("i", value)
+    if name in BOOL_COLUMNS:
+        return bool(value)
+    if name in TIME_COLUMNS:
+        return round(value * 1e6)
+    return value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unpack_ids(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    return tuple(array("i", value)) if isinstance(value, bytes) else tuple(value)
+
+
+def _epoch_seconds(value: Any) -> Any:
+    return value.timestamp() if hasattr(value, "timestamp") else value
