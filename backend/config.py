@@ -79,8 +79,8 @@ class EngineConfig(_Section):
     restart_backoff_max_s: float = Field(default=300, gt=0)
 
 
-class GenerationConfig(_Section):
-    """What is asked of the model. None: the server's own default."""
+class SamplingConfig(_Section):
+    """What is asked of the model; a dataset may override it key by key. None: the server's own default."""
 
     max_new_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0)
@@ -91,10 +91,15 @@ class GenerationConfig(_Section):
     extra_body: dict[str, Any] = {}
 
 
-class DriverConfig(_Section):
-    """How requests are kept in flight."""
+class GenerationConfig(SamplingConfig):
+    """Sampling for the whole run, and how many requests are kept in flight."""
 
-    concurrency: int = Field(default=64, ge=1, le=20000)
+    concurrency: int = Field(default=64, ge=1, le=20000)  # over all running datasets together
+
+
+class DriverConfig(_Section):
+    """How requests are retried, drained and their answers sealed."""
+
     max_retries: int = Field(default=20, ge=0)  # of one request, for 429, 5xx and disconnects
     retry_backoff_s: float = Field(default=1, gt=0)
     retry_backoff_max_s: float = Field(default=60, gt=0)
@@ -116,7 +121,7 @@ class DatasetConfig(_Section):
     max_samples: int | None = Field(default=None, ge=1)
     at_budget: AtBudget = AtBudget.DRAIN
     turns: Turns = Turns.LAST
-    generation: GenerationConfig = GenerationConfig()  # overrides, key by key
+    generation: SamplingConfig = SamplingConfig()  # overrides, key by key
 
     @property
     def paths(self) -> list[str]:
@@ -177,10 +182,10 @@ class RunConfig(_Section):
         """The dataset of that name. Raises KeyError."""
         return next(d for d in self.datasets if d.name == name)
 
-    def generation_for(self, dataset: DatasetConfig) -> GenerationConfig:
-        """The run's generation settings with the dataset's overrides on top."""
-        merged = self.generation.model_dump() | dataset.generation.model_dump(exclude_unset=True)
-        return GenerationConfig.model_validate(merged)
+    def sampling_for(self, dataset: DatasetConfig) -> SamplingConfig:
+        """The run's sampling settings with the dataset's overrides on top."""
+        merged = self.generation.model_dump(exclude={"concurrency"}) | dataset.generation.model_dump(exclude_unset=True)
+        return SamplingConfig.model_validate(merged)
 
 
 class FrozenConfig(_Section):

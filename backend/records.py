@@ -153,3 +153,69 @@ class Row:
     cost_usd: float | None
     error: str | None  # the server's words where finish_reason is "rejected"
     tokens_estimated: bool = False  # the server gave no usage: counted here
+
+
+class RunPhase(StrEnum):
+    """What the supervisor as a whole is doing."""
+
+    STARTING = "starting"  # checks, ledger, adoption
+    RUNNING = "running"  # datasets are driven, or wait for the engine
+    DRAINING = "draining"  # asked to stop: requests in flight finish
+    STOPPING = "stopping"  # the engine is being stopped
+    FINISHED = "finished"  # every dataset has ended, the engine is stopped, the supervisor has left
+    STOPPED = "stopped"  # left because somebody asked
+    FAILED = "failed"  # left because it could not go on; the last event says why
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One engine replica, for people."""
+
+    name: str
+    state: EngineState
+    reason: str | None = None  # why it is in this state, where that is not plain
+    pid: int | None = None
+    url: str | None = None
+    version: str | None = None
+    launch: str | None = None
+    restarts: int = 0
+    since: float | None = None  # epoch seconds
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStatus:
+    """One dataset, for people. Counts are of samples that still count (superseded ones do not)."""
+
+    name: str
+    state: DatasetState
+    wanted: DatasetState | None = None  # what was asked and is not yet so
+    reason: str | None = None  # done: which limit; held, failed: why
+    finished_samples: int = 0
+    completion_tokens: int = 0
+    prompt_tokens: int = 0
+    rejected: int = 0
+    in_flight: int = 0
+    retries: int = 0
+    bad_lines: int = 0
+    prompts: int | None = None
+    token_budget: int | None = None
+    max_samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """The supervisor's last word, written with each heartbeat. Rates are over the last minute; None until known."""
+
+    phase: RunPhase
+    concurrency: int
+    in_flight: int
+    datasets: tuple[DatasetStatus, ...]
+    replicas: tuple[ReplicaStatus, ...]
+    order: tuple[str, ...]
+    tokens_per_s: float | None = None
+    requests_per_s: float | None = None
+    mean_completion_tokens: float | None = None
+    admission_stopped: str | None = None  # why nothing is admitted (disk full, ...)
+    prometheus_url: str | None = None
+    exit_code: int | None = None  # once the supervisor has left: 0 finished or stopped, 1 failed
