@@ -1,0 +1,210 @@
+"""Who gets the next slot, and when a dataset has had enough: exact counts against `max_samples`, reservations against a budget.
+
+Pure: no clock, no I/O; times come from the caller (any clock in seconds that does not go back). How long answers will be is
+learnt in `lengths_so_far.py`; sending, aborting and keeping prompts is the driver's work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from backend.config import AtBudget
+from backend.job.lengths_so_far import LengthsSoFar, Outlook
+from backend.records import DoneReason
+
+PRIOR_MEAN_TOKENS: Final = 1000.0
+RESUMED_WEIGHT: Final = 50.0  # samples that a former life's mean is worth at most, where only its sums are known
+CAUTION: Final = 0.5  # standard deviations of what is in flight that are kept free while a budget is approached
+REFRESH_S: Final = 1.0
+REFRESH_CHANGES: Final = 64  # starts and ends after which the reservations are computed anew, whatever the time
+SPEED_MEMORY: Final = 200.0  # requests over which the speed of one is averaged
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds one dataset; None: nothing does."""
+
+    token_budget: int | None = None  # completion tokens
+    max_samples: int | None = None
+    at_budget: AtBudget = AtBudget.DRAIN
+
+
+class DatasetAdmission:
+    """Accounting of one dataset: what is finished, what is in flight and what that will come to."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        finished_samples: int = 0,
+        finished_tokens: int = 0,
+        max_new_tokens: int | None = None,
+        prior_mean_tokens: float = PRIOR_MEAN_TOKENS,
+        finished_lengths: Iterable[int] = (),
+    ) -> None:
+        """Counts are of durable samples of former lives; `finished_lengths` are some of their lengths, for learning only."""
+        self.limits = limits
+        self.finished_samples = finished_samples
+        self.finished_tokens = finished_tokens
+        resumed = finished_samples > 0 and finished_tokens > 0
+        prior_mean = finished_tokens / finished_samples if resumed else prior_mean_tokens
+        if max_new_tokens is not None:
+            prior_mean = min(prior_mean, max_new_tokens if resumed else max_new_tokens / 2)
+        lengths = list(finished_lengths)
+        weight = min(max(finished_samples, 4), RESUMED_WEIGHT) if resumed and not lengths else 4.0
+        self._lengths = LengthsSoFar(cap_tokens=max_new_tokens, prior_mean_tokens=prior_mean, prior_weight=weight)
+        for tokens in lengths:
+            self._lengths.add(tokens)
+        self._samples_learnt = max(finished_samples, len(lengths))
+        self._started_at: dict[Hashable, float] = {}
+        self._speed_tokens = 0.0  # both fade, so that their ratio is the speed of one request lately
+        self._speed_seconds = 0.0
+        self._server_speed: float | None = None
+        self._outlook = Outlook(0.0, 0.0, 0.0)
+        self._outlook_at = -math.inf
+        self._changes = 0
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are in flight."""
+        return len(self._started_at)
+
+    @property
+    def mean_tokens(self) -> float:
+        """Expected completion tokens of a request not yet started."""
+        return self._lengths.mean_tokens
+
+    @property
+    def request_speed_tokens_per_s(self) -> float | None:
+        """Tokens per second of one request over its life, lately; None before anything is known."""
+        if self._speed_seconds > 0:
+            return self._speed_tokens / self._speed_seconds
+        return self._server_speed
+
+    def set_limits(self, limits: Limits) -> None:
+        """Other limits from now on, in either direction."""
+        self.limits = limits
+
+    def started(self, key: Hashable, now: float) -> None:
+        """A request was sent. Raises ValueError where that key is in flight already: two requests would make one sample."""
+        if key in self._started_at:
+            raise ValueError(f"request {key!r} is in flight already")
+        self._started_at[key] = now
+        self._reserve(1, self._lengths.mean_tokens, 0.0, self._lengths.variance)
+
+    def finished(self, key: Hashable, now: float, completion_tokens: int) -> None:
+        """A request in flight became a durable sample. Raises KeyError for a key that is not in flight."""
+        duration_s = now - self._release(key, now)
+        self.finished_samples += 1
+        self.finished_tokens += completion_tokens
+        self._samples_learnt += 1
+        self._lengths.add(completion_tokens)
+        if duration_s > 0:
+            keep = 1 - 1 / SPEED_MEMORY
+            self._speed_tokens = self._speed_tokens * keep + completion_tokens
+            self._speed_seconds = self._speed_seconds * keep + duration_s
+
+    def given_back(self, key: Hashable, now: float) -> None:
+        """A request in flight ended without a sample; its prompt will be admitted again. Raises KeyError as `finished` does."""
+        self._release(key, now)
+
+    def forget_sample(self, completion_tokens: int) -> None:
+        """A durable sample was superseded (redo): it no longer counts against the limits, its length is still a length."""
+        self.finished_samples -= 1
+        self.finished_tokens -= completion_tokens
+
+    def may_admit(self, now: float, speed_tokens_per_s: float | None = None) -> bool:
+        """Whether the limits allow one more request; `speed_tokens_per_s` of one request is used until a first one finished."""
+        limits = self.limits
+        if limits.max_samples is not None and self.finished_samples + self.in_flight >= limits.max_samples:
+            return False
+        if limits.token_budget is None:
+            return True
+        if limits.at_budget is AtBudget.CANCEL:
+            return self.finished_tokens < limits.token_budget
+        if self.finished_samples + self.in_flight == 0:
+            return True  # even a budget below one answer gets one
+        self._server_speed = speed_tokens_per_s
+        free = limits.token_budget - self.expected_tokens(now) - self._lengths.mean_tokens / 2
+        return free >= self._margin_tokens()
+
+    def expected_tokens(self, now: float) -> float:
+        """What finished and in-flight requests will have made together once nothing is in flight."""
+        stale = now - self._outlook_at >= REFRESH_S or self._changes >= REFRESH_CHANGES
+        if self._started_at and stale:
+            speed = self.request_speed_tokens_per_s or 0.0
+            self._outlook = self._lengths.outlook(max(now - at, 0.0) * speed for at in self._started_at.values())
+            self._outlook_at = now
+            self._changes = 0
+        return self.finished_tokens + self._outlook.expected_tokens
+
+    def limit_reached(self, now: float) -> DoneReason | None:
+        """The limit that ends the dataset; None while something is in flight or one more request would be admitted."""
+        if self._started_at or self.may_admit(now):
+            return None
+        limits = self.limits
+        at_samples = limits.max_samples is not None and self.finished_samples >= limits.max_samples
+        return DoneReason.SAMPLES if at_samples else DoneReason.BUDGET
+
+    def to_cancel(self) -> tuple[Hashable, ...]:
+        """Requests to abort because the budget is spent and `at_budget` says cancel; oldest first."""
+        limits = self.limits
+        if limits.at_budget is not AtBudget.CANCEL or limits.token_budget is None:
+            return ()
+        return tuple(self._started_at) if self.finished_tokens >= limits.token_budget else ()
+
+    def _release(self, key: Hashable, now: float) -> float:
+        """Take a request out of flight, its reservation with it. Returns when it was started."""
+        started_at = self._started_at.pop(key)
+        if not self._started_at:
+            self._outlook = Outlook(0.0, 0.0, 0.0)
+            self._changes = REFRESH_CHANGES
+            return started_at
+        made = max(now - started_at, 0.0) * (self.request_speed_tokens_per_s or 0.0)
+        variance = self._outlook.variance / (len(self._started_at) + 1)
+        self._reserve(-1, self._lengths.expected_tokens(made), made, variance)
+        return started_at
+
+    def _reserve(self, sign: int, expected: float, made: float, variance: float) -> None:
+        """Carry a start or an end over into the reservations, until they are computed anew."""
+        old = self._outlook
+        self._outlook = Outlook(
+            max(old.expected_tokens + sign * expected, 0.0),
+            max(old.made_tokens + sign * made, 0.0),
+            max(old.variance + sign * variance, 0.0),
+        )
+        self._changes += 1
+
+    def _margin_tokens(self) -> float:
+        """Tokens kept free: what is in flight may come out longer, each by chance and all together while little is learnt."""
+        if not self._started_at:
+            return 0.0
+        to_come = self._outlook.expected_tokens - self._outlook.made_tokens
+        mean = self._lengths.mean_tokens
+        relative_variance = self._lengths.variance / (mean * mean) if mean > 0 else 0.0
+        shared = to_come * to_come * (relative_variance + 0.5) / (self._samples_learnt + 2)
+        return CAUTION * math.sqrt(self._outlook.variance + shared)
+
+
+class View(Protocol):
+    """What the choice between datasets needs to know of one of them; properties may compute it when asked."""
+
+    @property
+    def may_admit(self) -> bool:
+        """Whether its state and its limits allow one more request."""
+
+    @property
+    def prompt_ready(self) -> bool:
+        """Whether it has a prompt that can be sent now."""
+
+
+def next_dataset(order: Sequence[str], views: Mapping[str, View]) -> str | None:
+    """The dataset that gets the free slot: the first in order that may admit and has a prompt ready. None: leave it free."""
+    for name in order:
+        view = views.get(name)
+        if view is not None and view.may_admit and view.prompt_ready:
+            return name
+    return None
