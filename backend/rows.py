@@ -1,12 +1,14 @@
 """How a row is written: the columns of `open_rows`, the Arrow schema of shards, and the way between both.
 
 Text is kept exactly. What UTF-8 cannot hold (lone surrogates) stands as U+FFFD in the text columns, where DuckDB and Parquet
-can read it, and exactly in `exact_json`, from which `row_from_record` restores it.
+can read it, and exactly in `exact_json`, from which `row_from_record` restores it. Times are kept to the microsecond.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -31,10 +33,14 @@ INT_COLUMNS: Final = (
 TIME_COLUMNS: Final = ("started_at", "first_token_at", "finished_at")
 
 FACT_COLUMNS: Final = tuple(f.name for f in fields(Facts))
-COLUMNS: Final = (
-    *(name for f in fields(Row) for name in (FACT_COLUMNS if f.name == "facts" else (f.name,))),
-    "exact_json",
-)
+# Long columns stand last: SQLite reads a record from its front, so that counting open rows does not walk through the texts.
+LONG_COLUMNS: Final = (
+    "error", "tool_calls", "prompt_token_ids", "output_ids", "messages", "reasoning", "answer", "raw_text", "exact_json",
+)  # fmt: skip
+_FIELDS = tuple(name for f in fields(Row) for name in (FACT_COLUMNS if f.name == "facts" else (f.name,)))
+COLUMNS: Final = (*(name for name in _FIELDS if name not in LONG_COLUMNS), *LONG_COLUMNS)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def sqlite_column_types() -> dict[str, str]:
@@ -45,7 +51,7 @@ def sqlite_column_types() -> dict[str, str]:
 
 
 def record_from_row(row: Row) -> tuple[Any, ...]:
-    """A row as values for SQLite, in the order of COLUMNS."""
+    """A row as values for SQLite, in the order of COLUMNS. Raises OverflowError where a token id does not fit 32 bits."""
     values: dict[str, Any] = {f.name: getattr(row, f.name) for f in fields(row) if f.name != "facts"}
     values |= {name: getattr(row.facts, name) for name in FACT_COLUMNS}
     inexact: dict[str, str] = {}
@@ -53,12 +59,23 @@ def record_from_row(row: Row) -> tuple[Any, ...]:
         text = values[name]
         if text is not None and not _is_utf8(text):
             inexact[name] = text
-            values[name] = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            values[name] = stored_sample_id(text) if name == "sample_id" else _SURROGATE.sub("\ufffd", text)
     for name in ID_LIST_COLUMNS:
         if values[name] is not None:
             values[name] = array("i", values[name]).tobytes()
+    for name in TIME_COLUMNS:
+        if values[name] is not None:
+            values[name] = round(values[name], 6)
     values["exact_json"] = json.dumps(inexact) if inexact else None
     return tuple(values[name] for name in COLUMNS)
+
+
+def stored_sample_id(sample_id: str) -> str:
+    """The id as it stands in its column: itself, or, where UTF-8 cannot hold it, a text of its own that keeps it unique."""
+    if _is_utf8(sample_id):
+        return sample_id
+    digest = hashlib.blake2b(sample_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return _SURROGATE.sub("\ufffd", sample_id) + "~" + digest
 
 
 def row_from_record(record: Mapping[str, Any]) -> Row:

@@ -182,12 +182,14 @@ CREATE TABLE IF NOT EXISTS open_rows ({columns}, PRIMARY KEY (dataset, sample_id
 -- the manifest: a file in shards/ that is not named here does not exist
 CREATE TABLE IF NOT EXISTS sealed_shards (
   dataset TEXT NOT NULL, number INTEGER NOT NULL, path TEXT NOT NULL, rows INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
-  completion_tokens INTEGER NOT NULL, bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, first_finished_at REAL NOT NULL,
+  completion_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, rejected INTEGER NOT NULL,
+  truncated INTEGER NOT NULL, bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, first_finished_at REAL NOT NULL,
   last_finished_at REAL NOT NULL, sealed_at REAL NOT NULL, PRIMARY KEY (dataset, number));
 -- rows that a redo replaced: they stay where they are and no longer count
 CREATE TABLE IF NOT EXISTS superseded (
   dataset TEXT NOT NULL, sample_id TEXT NOT NULL, turn INTEGER NOT NULL, attempt INTEGER NOT NULL, position INTEGER NOT NULL,
-  completion_tokens INTEGER NOT NULL, at REAL NOT NULL, reason TEXT NOT NULL,
+  prompt_tokens INTEGER, completion_tokens INTEGER NOT NULL, reasoning_tokens INTEGER, finish_reason TEXT NOT NULL,
+  at REAL NOT NULL, reason TEXT NOT NULL,
   PRIMARY KEY (dataset, sample_id, turn, attempt));
 -- decisions survive the loss of state.sqlite
 CREATE TABLE IF NOT EXISTS accepted_intents (
