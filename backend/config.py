@@ -199,9 +199,10 @@ class FrozenConfig(_Section):
 class PromptFile(_Section):
     """A prompt file as it was when the run was created."""
 
-    path: str
+    path: str  # absolute, so that the run's folder may lie anywhere
     bytes: int
     sha256: str
+    records: int  # lines that are not blank, or Parquet rows; bad ones included
 
 
 RunConfig.model_rebuild()

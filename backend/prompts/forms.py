@@ -1,0 +1,212 @@
+"""PURE: a record of a prompt file to OpenAI messages, and a conversation's next turn from a generated answer.
+
+Three forms: a text field, OpenAI `messages` (with `tools`), ShareGPT `conversations`. Which id a record gets is `reader.py`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Final
+
+from backend.records import Json, Prompt
+
+PROMPT_FIELDS: Final = ("messages", "conversations", "prompt", "question", "text")
+CONVERSATION_FIELDS: Final = frozenset({"messages", "conversations"})  # here a string can only be packed JSON
+ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+SHAREGPT_ROLES: Final = {
+    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant", "bard": "assistant",
+    "bing": "assistant", "model": "assistant", "function_call": "assistant", "tool_call": "assistant", "system": "system",
+    "developer": "developer", "tool": "tool", "observation": "tool", "tool_response": "tool", "function_response": "tool",
+    "function": "tool",
+}  # fmt: skip
+INSTRUCTIONS: Final = frozenset({"system", "developer"})
+RESULTS: Final = frozenset({"tool", "function"})
+
+
+class FormError(Exception):
+    """A record holds no prompt that can be sent; the message is the reason a user reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a record asks for. `later` is empty unless every assistant turn is to be made."""
+
+    messages: tuple[Json, ...]
+    tools: tuple[Json, ...] | None = None
+    later: tuple[Json, ...] = ()
+
+
+def prompt_value(record: Mapping[str, Any], field: str | None) -> tuple[str, Any]:
+    """The name and value of the field that holds the prompt. Raises FormError."""
+    if field is not None:
+        value = record.get(field)
+        if value is None:
+            raise FormError(f"no field `{field}` (prompt_field); there are {shortened(list(record))}")
+        return field, value
+    for name in PROMPT_FIELDS:
+        value = record.get(name)
+        if value is not None:
+            return name, value
+    raise FormError(
+        f"no prompt: none of {', '.join(PROMPT_FIELDS)} (name it with prompt_field); there are {shortened(list(record))}"
+    )
+
+
+def conversation(record: Mapping[str, Any], field: str | None, *, all_turns: bool) -> Conversation:
+    """Reads a record in whichever form it is; trailing assistant turns are dropped. Raises FormError."""
+    name, value = prompt_value(record, field)
+    if isinstance(value, str) and name not in CONVERSATION_FIELDS:
+        if not value or value.isspace():
+            raise FormError(f"empty prompt in `{name}`")
+        tools = record.get("tools")
+        return Conversation(({"role": "user", "content": value},), None if tools is None else _tools(tools))
+    turns = _unpacked(value, name)
+    if not isinstance(turns, list):
+        raise FormError(f"`{name}` must be text or a list of messages, found {shortened(value)}")
+    if not turns:
+        raise FormError(f"empty prompt: `{name}` has no messages")
+    if all(isinstance(turn, dict) and "from" in turn and "role" not in turn for turn in turns):
+        messages = _from_sharegpt(turns, name)
+        system = record.get("system")
+        if isinstance(system, str) and system.strip() and not has_instruction(messages):
+            messages.insert(0, {"role": "system", "content": system})
+    else:
+        messages = [_checked_message(turn, f"{name}[{i}]") for i, turn in enumerate(turns)]
+    tools = record.get("tools")
+    return _split(messages, None if tools is None else _tools(tools), all_turns=all_turns)
+
+
+def has_instruction(messages: list[Json] | tuple[Json, ...]) -> bool:
+    """Whether a system (or developer) message is among them."""
+    return any(message["role"] in INSTRUCTIONS for message in messages)
+
+
+def next_turn(prompt: Prompt, answer_message: Json) -> Prompt | None:
+    """The prompt of the next assistant turn of a conversation, with the generated answer in it; None after the last one.
+
+    Results of tools are given to the calls that were generated, in order. An answer without calls skips the turns that
+    only told the original's results; calls that the source has no result for end the conversation.
+    """
+    messages = [*prompt.messages, answer_message]
+    calls = [call.get("id") for call in answer_message.get("tool_calls") or []]
+    turn, rest = prompt.turn, list(prompt.later_turns)
+    while rest:
+        rest = _after_assistant(rest)
+        given = list(takewhile(lambda message: message["role"] != "assistant", rest))
+        rest = rest[len(given) :]
+        if not given:
+            return None
+        turn += 1
+        results = [message for message in given if message["role"] in RESULTS]
+        if len(results) < len(calls):
+            return None
+        answered = [{**result, "tool_call_id": call} for result, call in zip(results, calls, strict=False)]
+        others = [message for message in given if message["role"] not in RESULTS]
+        if not answered and not others:
+            continue  # only results of calls that were not made
+        stem = prompt.sample_id.rpartition("/t")[0]
+        return replace(
+            prompt,
+            messages=(*messages, *answered, *others),
+            sample_id=f"{stem}/t{turn}",
+            turn=turn,
+            later_turns=tuple(_after_assistant(rest)),
+            attempt=1,
+        )
+    return None
+
+
+def turn_count(later: tuple[Json, ...]) -> int:
+    """How many assistant turns a conversation has whose first one is followed by `later`."""
+    count, before = 1, "assistant"
+    for message in later:
+        role = message["role"]
+        if role != "assistant" and before == "assistant":
+            count += 1
+        before = role
+    return count
+
+
+def shortened(value: object, limit: int = 60) -> str:
+    """A value for an error message."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _split(messages: list[Json], tools: tuple[Json, ...] | None, *, all_turns: bool) -> Conversation:
+    while messages and messages[-1]["role"] == "assistant":
+        messages.pop()
+    first_user = next((i for i, message in enumerate(messages) if message["role"] == "user"), None)
+    if first_user is None:
+        raise FormError("the conversation has no user turn")
+    if not any(message["role"] == "user" and _has_content(message.get("content")) for message in messages):
+        raise FormError("empty prompt: no user turn has any content")
+    if all_turns:
+        for i in range(first_user, len(messages)):
+            if messages[i]["role"] == "assistant":
+                return Conversation(tuple(messages[:i]), tools, tuple(_after_assistant(messages[i:])))
+    return Conversation(tuple(messages), tools)
+
+
+def _after_assistant(messages: list[Json]) -> list[Json]:
+    """Without the assistant turns at its beginning: they are what was generated in another way."""
+    skip = len(list(takewhile(lambda message: message["role"] == "assistant", messages)))
+    return messages[skip:]
+
+
+def _has_content(content: object) -> bool:
+    return bool(content.strip()) if isinstance(content, str) else bool(content)
+
+
+def _checked_message(turn: object, where: str) -> Json:
+    if not isinstance(turn, dict):
+        raise FormError(f"{where} must be an object with role and content, found {shortened(turn)}")
+    role, content = turn.get("role"), turn.get("content")
+    if not isinstance(role, str) or role not in ROLES:
+        raise FormError(f"{where}.role must be one of {', '.join(sorted(ROLES))}, found {shortened(role)}")
+    if isinstance(content, list):
+        if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in content):
+            raise FormError(f"{where}.content is a list whose parts are not all objects with a type")
+    elif content is None:
+        if role != "assistant":
+            raise FormError(f"{where} has no content")
+    elif not isinstance(content, str):
+        raise FormError(f"{where}.content must be text or a list of parts, found {shortened(content)}")
+    return turn
+
+
+def _from_sharegpt(turns: list[Json], name: str) -> list[Json]:
+    messages: list[Json] = []
+    for i, turn in enumerate(turns):
+        source, value = turn["from"], turn.get("value")
+        role = SHAREGPT_ROLES.get(source.strip().lower()) if isinstance(source, str) else None
+        if role is None:
+            raise FormError(f"{name}[{i}].from must be human, gpt, system, tool or the like, found {shortened(source)}")
+        if not isinstance(value, str):
+            raise FormError(f"{name}[{i}].value must be text, found {shortened(value)}")
+        messages.append({"role": role, "content": value})
+    return messages
+
+
+def _tools(value: object) -> tuple[Json, ...] | None:
+    tools = _unpacked(value, "tools")
+    if isinstance(tools, str) and not tools.strip():
+        return None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise FormError(f"`tools` must be a list of objects, found {shortened(tools)}")
+    # bare function descriptions, as ShareGPT sets carry them, in the form that the API wants
+    wrapped = ({"type": "function", "function": tool} if "type" not in tool and "name" in tool else tool for tool in tools)
+    return tuple(wrapped) or None
+
+
+def _unpacked(value: object, name: str) -> object:
+    """Parquet files often hold lists as JSON text."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise FormError(f"`{name}` is text that begins like a list and is not JSON ({error})") from error
