@@ -1,0 +1,46 @@
+# Every command a developer needs; `make` alone lists them.
+PYTHON ?= python3
+ROUNDS ?= 100
+SEED ?=
+
+BIN := .venv/bin
+READY := .venv/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test drill engine-cpu test-engine bench
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## the environment in .venv, from requirements.txt
+
+check: $(READY) ## style, types and which part may import which
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: $(READY) ## the quick tests
+	$(BIN)/pytest -m "not drill and not real_engine"
+
+drill: $(READY) ## kill and fault drills with real processes: ROUNDS=100, SEED=... repeats one
+	ROUNDS=$(ROUNDS) SEED=$(SEED) $(BIN)/pytest -m "drill and not real_engine"
+
+engine-cpu: ## the real SGLang on a CPU with a tiny model, in .engine-cpu (1.6 GB, about 3 minutes)
+	@$(PYTHON) -m backend.engine_cpu
+
+test-engine: $(READY) ## the tests against the real SGLang (after `make engine-cpu`)
+	$(BIN)/pytest -m real_engine
+
+bench: $(READY) ## what Headway reaches on this machine
+	$(BIN)/python -m tests.bench
+
+# Written last: an interrupted installation is repeated.
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than Python 3.11. Remedy: make setup PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "this Python cannot make environments. Remedy: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --disable-pip-version-check --no-input --quiet -r requirements.txt
+	@touch $@
