@@ -25,6 +25,8 @@ SHAREGPT_ROLES: Final = {
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 RESULTS: Final = frozenset({"tool", "function"})
 
+_canonical_json = json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(",", ":")).encode
+
 
 class FormError(Exception):
     """A record holds no prompt that can be sent; the message is the reason a user reads."""
@@ -37,6 +39,28 @@ class Conversation:
     messages: tuple[Json, ...]
     tools: tuple[Json, ...] | None = None
     later: tuple[Json, ...] = ()
+    is_text: bool = False  # one text, known to be JSON
+
+
+def canonical(asked: Conversation) -> str:
+    """One spelling for equal prompts, to take a hash of. Raises FormError for NaN and for what JSON does not know."""
+    try:
+        return _canonical_json([asked.messages, asked.tools, asked.later])
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FormError(f"the prompt is not JSON: {error}") from error
+
+
+def plain_text(record: Mapping[str, Any], field: str | None) -> str | None:
+    """The prompt of a record that is one text without tools, quickly; None for every other record."""
+    if record.get("tools") is not None:
+        return None
+    for name in PROMPT_FIELDS if field is None else (field,):
+        value = record.get(name)
+        if value is not None:
+            return (
+                value if isinstance(value, str) and name not in CONVERSATION_FIELDS and value and not value.isspace() else None
+            )
+    return None
 
 
 def prompt_value(record: Mapping[str, Any], field: str | None) -> tuple[str, Any]:
@@ -62,7 +86,9 @@ def conversation(record: Mapping[str, Any], field: str | None, *, all_turns: boo
         if not value or value.isspace():
             raise FormError(f"empty prompt in `{name}`")
         tools = record.get("tools")
-        return Conversation(({"role": "user", "content": value},), None if tools is None else _tools(tools))
+        return Conversation(
+            ({"role": "user", "content": value},), None if tools is None else _tools(tools), is_text=tools is None
+        )
     turns = _unpacked(value, name)
     if not isinstance(turns, list):
         raise FormError(f"`{name}` must be text or a list of messages, found {shortened(value)}")
