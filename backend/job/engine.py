@@ -1,0 +1,54 @@
+"""What an engine is: one replica or several, of the kind that the run's configuration names. The words are in replica.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from backend.config import EngineKind, RunConfig
+from backend.job.replica import (
+    AbortFailed,
+    AdoptOutcome,
+    AdoptResult,
+    Endpoint,
+    GpuMemoryUsed,
+    Replica,
+    ReplicaObservation,
+    ReplicaPhase,
+    StartRefused,
+    StopReport,
+)
+from backend.job.server import ServerProcess
+from backend.run_dir import RunDir
+
+__all__ = [
+    "AbortFailed",
+    "AdoptOutcome",
+    "AdoptResult",
+    "Endpoint",
+    "GpuMemoryUsed",
+    "Replica",
+    "ReplicaObservation",
+    "ReplicaPhase",
+    "StartRefused",
+    "StopReport",
+    "build_replicas",
+]
+
+
+def unknown_gpu_memory(gpus: Sequence[int | str] | None) -> int | None:
+    """Where no GPU can be asked, nothing is known."""
+    return None
+
+
+def build_replicas(
+    config: RunConfig,
+    run: RunDir,
+    environ: Mapping[str, str],
+    *,
+    gpu_memory_used: GpuMemoryUsed = unknown_gpu_memory,
+) -> list[Replica]:
+    """The replicas of a run's engine, not started yet. `gpu_memory_used(gpus)` tells the bytes in use on these GPUs."""
+    engine = config.engine
+    if engine.kind in (EngineKind.LOCAL, EngineKind.SIMULATED):
+        return [ServerProcess(config, run, environ, index, gpu_memory_used) for index in range(engine.replicas)]
+    raise NotImplementedError(engine.kind)

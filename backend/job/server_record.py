@@ -1,0 +1,76 @@
+"""What is written down about a server so that a later supervisor can prove it is ours: `servers/<replica>.json`, mode 0600
+(it holds the server's API key)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import orjson
+
+from backend.job.process_tree import ProcessMark
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """One life of one server. Written before the process is started (`main` None) and completed after."""
+
+    replica: str
+    launch: str  # random id; also in the process's environment
+    boot: str  # boot id of the machine: marks of another boot mean nothing
+    host: str
+    port: int
+    api_key: str | None = field(repr=False)
+    command: list[str]  # redacted
+    launched_at: float  # epoch seconds
+    log_offset: int  # where this life's output begins in the replica's log
+    main: ProcessMark | None = None  # the process started; it leads its session
+    children: list[ProcessMark] = field(default_factory=list)  # all its descendants and session members, a few seconds ago
+    container: str | None = None  # id, for a server in a container
+    ready_at: float | None = None
+    version: str | None = None
+    gpu_memory_before_bytes: int | None = None  # in use on its GPUs before it was started
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers."""
+        return f"http://{self.host}:{self.port}"
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replaces a file in one step; only the owner may read it, also while it is written."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def save_record(folder: Path, record: ServerRecord) -> None:
+    """Writes `<folder>/<replica>.json`."""
+    write_private(folder / f"{record.replica}.json", orjson.dumps(asdict(record), option=orjson.OPT_INDENT_2))
+
+
+def load_record(folder: Path, replica: str) -> ServerRecord | None:
+    """The record of that replica; None where there is none or it cannot be understood (then the environment of running
+    processes still tells which are ours)."""
+    try:
+        fields = orjson.loads((folder / f"{replica}.json").read_bytes())
+        record = ServerRecord(**fields)
+        main = None if record.main is None else ProcessMark(**fields["main"])
+        return replace(record, main=main, children=[ProcessMark(**mark) for mark in fields["children"]])
+    except (OSError, TypeError, KeyError, orjson.JSONDecodeError):
+        return None
+
+
+def remove_record(folder: Path, replica: str) -> None:
+    """Forgets the record and the key file of that replica."""
+    for name in (f"{replica}.json", f"{replica}.yaml"):
+        with contextlib.suppress(FileNotFoundError):
+            (folder / name).unlink()
