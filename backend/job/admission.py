@@ -13,14 +13,16 @@ from typing import Final, Protocol
 
 from backend.config import AtBudget
 from backend.job.lengths_so_far import LengthsSoFar, Outlook
+from backend.job.token_clock import TokenClock
 from backend.records import DoneReason
 
 PRIOR_MEAN_TOKENS: Final = 1000.0
 RESUMED_WEIGHT: Final = 50.0  # samples that a former life's mean is worth at most, where only its sums are known
-CAUTION: Final = 0.5  # standard deviations of what is in flight that are kept free while a budget is approached
+CAUTION: Final = 2.0  # standard deviations of what is in flight that are kept free while a budget is approached
 REFRESH_S: Final = 1.0
+FAR_REFRESH_S: Final = 30.0  # while the budget left is many times what is in flight
+FAR: Final = 4.0
 REFRESH_CHANGES: Final = 64  # starts and ends after which the reservations are computed anew, whatever the time
-SPEED_MEMORY: Final = 200.0  # requests over which the speed of one is averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,8 @@ class DatasetAdmission:
         for tokens in lengths:
             self._lengths.add(tokens)
         self._samples_learnt = max(finished_samples, len(lengths))
-        self._started_at: dict[Hashable, float] = {}
-        self._speed_tokens = 0.0  # both fade, so that their ratio is the speed of one request lately
-        self._speed_seconds = 0.0
-        self._server_speed: float | None = None
+        self._clock = TokenClock()
+        self._started_at: dict[Hashable, float] = {}  # the clock's reading at the start, oldest first
         self._outlook = Outlook(0.0, 0.0, 0.0)
         self._outlook_at = -math.inf
         self._changes = 0
@@ -77,13 +77,6 @@ class DatasetAdmission:
         """Expected completion tokens of a request not yet started."""
         return self._lengths.mean_tokens
 
-    @property
-    def request_speed_tokens_per_s(self) -> float | None:
-        """Tokens per second of one request over its life, lately; None before anything is known."""
-        if self._speed_seconds > 0:
-            return self._speed_tokens / self._speed_seconds
-        return self._server_speed
-
     def set_limits(self, limits: Limits) -> None:
         """Other limits from now on, in either direction."""
         self.limits = limits
@@ -92,20 +85,17 @@ class DatasetAdmission:
         """A request was sent. Raises ValueError where that key is in flight already: two requests would make one sample."""
         if key in self._started_at:
             raise ValueError(f"request {key!r} is in flight already")
-        self._started_at[key] = now
+        self._started_at[key] = self._clock.advance(now)
         self._reserve(1, self._lengths.mean_tokens, 0.0, self._lengths.variance)
 
     def finished(self, key: Hashable, now: float, completion_tokens: int) -> None:
         """A request in flight became a durable sample. Raises KeyError for a key that is not in flight."""
-        duration_s = now - self._release(key, now)
+        started_at = self._release(key, now)
         self.finished_samples += 1
         self.finished_tokens += completion_tokens
         self._samples_learnt += 1
         self._lengths.add(completion_tokens)
-        if duration_s > 0:
-            keep = 1 - 1 / SPEED_MEMORY
-            self._speed_tokens = self._speed_tokens * keep + completion_tokens
-            self._speed_seconds = self._speed_seconds * keep + duration_s
+        self._clock.learn(started_at, completion_tokens)
 
     def given_back(self, key: Hashable, now: float) -> None:
         """A request in flight ended without a sample; its prompt will be admitted again. Raises KeyError as `finished` does."""
@@ -117,7 +107,16 @@ class DatasetAdmission:
         self.finished_tokens -= completion_tokens
 
     def may_admit(self, now: float, speed_tokens_per_s: float | None = None) -> bool:
-        """Whether the limits allow one more request; `speed_tokens_per_s` of one request is used until a first one finished."""
+        """Whether the limits allow one more request.
+
+        `speed_tokens_per_s` is what one request makes now (the server's decode tokens/s over the requests in flight); None:
+        unknown, the last one known goes on. It tells how far requests in flight have come where the batch shrinks or grows.
+        """
+        self._clock.advance(now)
+        if speed_tokens_per_s is not None:
+            factor = self._clock.set_speed(speed_tokens_per_s)
+            if factor != 1.0:
+                self._started_at = {key: reading * factor for key, reading in self._started_at.items()}
         limits = self.limits
         if limits.max_samples is not None and self.finished_samples + self.in_flight >= limits.max_samples:
             return False
@@ -127,16 +126,14 @@ class DatasetAdmission:
             return self.finished_tokens < limits.token_budget
         if self.finished_samples + self.in_flight == 0:
             return True  # even a budget below one answer gets one
-        self._server_speed = speed_tokens_per_s
         free = limits.token_budget - self.expected_tokens(now) - self._lengths.mean_tokens / 2
         return free >= self._margin_tokens()
 
     def expected_tokens(self, now: float) -> float:
         """What finished and in-flight requests will have made together once nothing is in flight."""
-        stale = now - self._outlook_at >= REFRESH_S or self._changes >= REFRESH_CHANGES
-        if self._started_at and stale:
-            speed = self.request_speed_tokens_per_s or 0.0
-            self._outlook = self._lengths.outlook(max(now - at, 0.0) * speed for at in self._started_at.values())
+        if self._started_at and self._is_stale(now):
+            reading, scale = self._clock.advance(now), self._clock.scale
+            self._outlook = self._lengths.outlook((reading - at) * scale for at in self._started_at.values())
             self._outlook_at = now
             self._changes = 0
         return self.finished_tokens + self._outlook.expected_tokens
@@ -156,14 +153,21 @@ class DatasetAdmission:
             return ()
         return tuple(self._started_at) if self.finished_tokens >= limits.token_budget else ()
 
+    def _is_stale(self, now: float) -> bool:
+        budget = self.limits.token_budget
+        reserved = max(self._outlook.expected_tokens, self.in_flight * self._lengths.mean_tokens)
+        if budget is not None and budget - self.finished_tokens > FAR * reserved:
+            return now - self._outlook_at >= FAR_REFRESH_S
+        return now - self._outlook_at >= REFRESH_S or self._changes >= REFRESH_CHANGES
+
     def _release(self, key: Hashable, now: float) -> float:
-        """Take a request out of flight, its reservation with it. Returns when it was started."""
+        """Take a request out of flight, its reservation with it. Returns the clock's reading at its start."""
         started_at = self._started_at.pop(key)
         if not self._started_at:
             self._outlook = Outlook(0.0, 0.0, 0.0)
             self._changes = REFRESH_CHANGES
             return started_at
-        made = max(now - started_at, 0.0) * (self.request_speed_tokens_per_s or 0.0)
+        made = (self._clock.advance(now) - started_at) * self._clock.scale
         variance = self._outlook.variance / (len(self._started_at) + 1)
         self._reserve(-1, self._lengths.expected_tokens(made), made, variance)
         return started_at
