@@ -1,0 +1,166 @@
+"""POST /v1/chat/completions, /generate and /v1/tokenize: bodies in, answers or streams out."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from backend.simulator import answers, tokens
+from backend.simulator.generation import BadRequestError, GenerationRequest, Json, parse_chat, parse_generate, parse_json
+from backend.simulator.planning import plan_answer
+from backend.simulator.serving import ClientGoneError, ServerError, generate, meet_faults, stream_ids
+from backend.simulator.settings import Profile
+from backend.simulator.texts import split_reasoning
+
+if TYPE_CHECKING:
+    from backend.simulator.server import SimulatedServer
+
+_JSON = "application/json"
+
+
+def chat_error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """An error in the shape of the OpenAI endpoints."""
+    kind = "BadRequestError" if status < 500 else "InternalServerError"
+    body = {"object": "error", "message": message, "type": kind, "param": None, "code": status}
+    return web.Response(body=answers.dump(body), status=status, content_type=_JSON, headers=headers)
+
+
+def generate_error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """An error in the shape of /generate."""
+    return web.Response(body=answers.dump({"error": {"message": message}}), status=status, content_type=_JSON, headers=headers)
+
+
+class GenerationEndpoints:
+    """The handlers that generate."""
+
+    def __init__(self, server: SimulatedServer) -> None:
+        self._server = server
+
+    async def chat(self, http: web.Request) -> web.StreamResponse:
+        server = self._server
+        try:
+            request = parse_chat(parse_json(await http.read()), thinking_default=server.settings.thinking)
+            if server.limits is not None:
+                server.limits.admit(len(request.prompt_ids))
+            if request.stream:
+                return await self._stream_chat(http, request)
+            generation = await generate(server, http, request)
+            if server.limits is not None:
+                server.limits.settle(generation.sequence.generated)
+            body = answers.dump(answers.chat_json(generation, server.settings, server.faults))
+            headers = server.limits.headers() if server.limits is not None else None
+            return web.Response(body=body, content_type=_JSON, headers=headers)
+        except BadRequestError as error:
+            return chat_error(400, str(error))
+        except ServerError as error:
+            return chat_error(error.status, error.message, error.headers)
+        except ClientGoneError:
+            return chat_error(499, "client disconnected")
+
+    async def generate(self, http: web.Request) -> web.StreamResponse:
+        server = self._server
+        try:
+            request = parse_generate(parse_json(await http.read()), thinking_default=server.settings.thinking)
+            if request.stream:
+                return await self._stream_generate(http, request)
+            generation = await generate(server, http, request)
+            body = answers.dump(answers.generate_json(generation, server.settings, server.faults))
+            return web.Response(body=body, content_type=_JSON)
+        except BadRequestError as error:
+            return generate_error(400, str(error))
+        except ServerError as error:
+            return generate_error(error.status, error.message, error.headers)
+        except ClientGoneError:
+            return generate_error(499, "client disconnected")
+
+    async def tokenize(self, http: web.Request) -> web.Response:
+        try:
+            body = parse_json(await http.read())
+        except BadRequestError as error:
+            return chat_error(400, str(error))
+        prompt = body.get("prompt", "")
+        texts = prompt if isinstance(prompt, list) else [prompt]
+        ids = [tokens.encode(str(text)) for text in texts]
+        reply: Json = {
+            "tokens": ids if isinstance(prompt, list) else ids[0],
+            "count": [len(one) for one in ids] if isinstance(prompt, list) else len(ids[0]),
+            "max_model_len": self._server.settings.context_length,
+        }
+        return web.Response(body=answers.dump(reply), content_type=_JSON)
+
+    async def _open_stream(self, http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        if self._server.limits is not None:
+            response.headers.update(self._server.limits.headers())
+        await response.prepare(http)
+        return response
+
+    async def _stream_chat(self, http: web.Request, request: GenerationRequest) -> web.StreamResponse:
+        server = self._server
+        await meet_faults(server, http, request)
+        generation = server.engine.submit(request, plan_answer(request, server.settings, server.faults))
+        response = await self._open_stream(http)
+        frame: Json = {
+            "id": request.rid,
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": server.settings.model_name,
+        }
+        splits = server.settings.reasoning_parser is not None or server.settings.profile is Profile.API
+        sent_reasoning = sent_content = ""
+        await _send(response, frame | {"choices": [_delta({"role": "assistant", "content": ""})]})
+        async for ids, complete in stream_ids(server, http, generation):
+            raw = tokens.decode(ids).rstrip("\ufffd") if not complete else tokens.decode(ids)
+            reasoning, content = _split_live(raw) if splits else ("", raw)
+            if len(reasoning) > len(sent_reasoning):
+                delta = {"reasoning_content": reasoning[len(sent_reasoning) :], "content": None}
+                await _send(response, frame | {"choices": [_delta(delta)]})
+                sent_reasoning = reasoning
+            if len(content) > len(sent_content):
+                await _send(response, frame | {"choices": [_delta({"content": content[len(sent_content) :]})]})
+                sent_content = content
+        finish = answers.finish_json(generation)
+        text = answers.write_text(generation, server.settings)
+        await _send(response, frame | {"choices": [_delta({}) | {"finish_reason": finish["type"]}]})
+        if request.include_usage or server.settings.profile is Profile.API:
+            usage = answers.usage_json(generation, server.settings, server.faults, text)
+            await _send(response, frame | {"choices": [], "usage": usage})
+        if server.limits is not None:
+            server.limits.settle(generation.sequence.generated)
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    async def _stream_generate(self, http: web.Request, request: GenerationRequest) -> web.StreamResponse:
+        server = self._server
+        await meet_faults(server, http, request)
+        generation = server.engine.submit(request, plan_answer(request, server.settings, server.faults))
+        response = await self._open_stream(http)
+        async for ids, complete in stream_ids(server, http, generation):
+            body: Json = {"text": tokens.decode(ids), "output_ids": ids}
+            if complete:
+                text = answers.write_text(generation, server.settings)
+                body["meta_info"] = answers.meta_info(generation, server.settings, server.faults, text)
+            else:
+                body["meta_info"] = {"id": request.rid, "finish_reason": None, "completion_tokens": len(ids)}
+            await _send(response, body)
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+def _delta(delta: Json) -> Json:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+
+
+def _split_live(raw: str) -> tuple[str, str]:
+    """(reasoning, content) of an unfinished text; both only grow as it does."""
+    reasoning, content = split_reasoning(raw)
+    if reasoning is None:
+        # the tag itself may still be incomplete
+        return "", "" if "<think>".startswith(raw) else raw
+    return reasoning, content
+
+
+async def _send(response: web.StreamResponse, body: Any) -> None:
+    await response.write(b"data: " + answers.dump(body) + b"\n\n")

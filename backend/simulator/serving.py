@@ -1,0 +1,117 @@
+"""One request from parsed to answered: faults on the way in, waiting, the client that goes away, streams.
+
+The endpoints (generation_endpoints.py) say which body an answer has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from backend.simulator.engine import Generation
+from backend.simulator.generation import GenerationRequest
+from backend.simulator.planning import plan_answer
+from backend.simulator.texts import write
+
+if TYPE_CHECKING:
+    from backend.simulator.server import SimulatedServer
+
+_DISCONNECT_POLL_S = 4.0
+_STREAM_DISCONNECT_S = 2.0
+_STREAM_TICK_S = 0.02
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection; its generation was ended (or not, with that fault)."""
+
+
+class ServerError(Exception):
+    """The request is answered with this status and message."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers or {}
+
+
+async def meet_faults(server: SimulatedServer, http: web.Request, request: GenerationRequest) -> None:
+    """What goes wrong before a request reaches the engine. Raises ServerError or ClientGoneError."""
+    faults = server.faults
+    server.count_request()
+    if not faults.active:
+        return
+    if faults.strikes("disconnect"):
+        if http.transport is not None:
+            http.transport.abort()
+        raise ClientGoneError
+    if faults.strikes_prompt("reject-400", request.prompt):
+        raise ServerError(400, "The simulator was told to reject this request.")
+    for status, words in ((500, "Internal Server Error"), (503, "The request queue is full."), (429, "Too many requests")):
+        if faults.strikes(f"http-{status}"):
+            raise ServerError(status, words, {"Retry-After": "1"} if status == 429 else None)
+
+
+async def generate(server: SimulatedServer, http: web.Request, request: GenerationRequest) -> Generation:
+    """Run one request that is not streamed to its end. Raises what `meet_faults` does, and BadRequestError."""
+    await meet_faults(server, http, request)
+    engine, faults = server.engine, server.faults
+    generation = engine.submit(request, plan_answer(request, server.settings, faults))
+    if faults.strikes("abort-200") and not generation.done.done():
+        asyncio.get_running_loop().call_later(_abort_delay_s(server, generation), engine.abort, request.rid)
+    poll_s = max(_DISCONNECT_POLL_S / server.settings.speed, 0.02)
+    while not generation.done.done():
+        await asyncio.wait((generation.done,), timeout=poll_s)
+        if not generation.done.done() and _is_gone(http) and "ignore-disconnects" not in faults:
+            engine.abort(request.rid)
+            raise ClientGoneError
+    if "slow-first-byte" in faults:
+        await asyncio.sleep((faults.value("slow-first-byte") or 0.0) / server.settings.speed)
+    _raise_if_failed(generation)
+    return generation
+
+
+def _abort_delay_s(server: SimulatedServer, generation: Generation) -> float:
+    """Until about half of the text is written."""
+    curve, speed = server.settings.curve, server.settings.speed
+    running = max(server.engine.scheduler.running_count, 1)
+    return generation.sequence.target_tokens / 2 / (curve.at(running) / running * speed)
+
+
+def _raise_if_failed(generation: Generation) -> None:
+    finish = generation.sequence.finish
+    if finish is not None and finish.status is not None and finish.status >= 400:
+        raise ServerError(finish.status, finish.message)
+
+
+def _is_gone(http: web.Request) -> bool:
+    return http.transport is None or http.transport.is_closing()
+
+
+async def stream_ids(
+    server: SimulatedServer, http: web.Request, generation: Generation
+) -> AsyncIterator[tuple[list[int], bool]]:
+    """The token ids so far and whether that is all, each time there are more. Ends the generation if the client goes."""
+    engine, faults = server.engine, server.faults
+    sent, gone_since = 0, 0.0
+    loop = asyncio.get_running_loop()
+    full = write(generation.plan, generation.sequence.target_tokens)
+    while True:
+        done = generation.done.done()
+        count = generation.sequence.generated if done else engine.generated_of(generation)
+        if done:
+            yield full[:count], True
+            return
+        if count > sent:
+            sent = count
+            yield full[:count], False
+        if _is_gone(http):
+            gone_since = gone_since or loop.time()
+            grace_s = _STREAM_DISCONNECT_S / server.settings.speed
+            if loop.time() - gone_since >= grace_s and "ignore-disconnects" not in faults:
+                engine.abort(generation.request.rid)
+                raise ClientGoneError
+        await asyncio.wait((generation.done,), timeout=_STREAM_TICK_S)
