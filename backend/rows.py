@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,28 +104,39 @@ def arrow_schema() -> pa.Schema:
     return pa.schema([pa.field(name, types[name]) for name in COLUMNS])
 
 
-def arrow_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Records of `open_rows` as one Arrow table of the shards' schema."""
+def arrow_table(records: Iterable[Sequence[Any]]) -> pa.Table:
+    """Records of `open_rows` (values in the order of COLUMNS, as `SELECT *` gives them) as a table of the shards' schema."""
     import pyarrow as pa
 
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for record in records:
-        for name in COLUMNS:
-            columns[name].append(_arrow_value(name, record[name]))
+    columns: list[Sequence[Any]] = list(zip(*records, strict=True)) or [()] * len(COLUMNS)
     schema = arrow_schema()
-    return pa.table([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)
+    arrays = [_arrow_column(name, values, schema.field(name).type) for name, values in zip(COLUMNS, columns, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
-def _arrow_value(name: str, value: Any) -> Any:
-    if value is None:
-        return None
+def _arrow_column(name: str, values: Sequence[Any], kind: pa.DataType) -> Any:
+    import pyarrow as pa
+
     if name in ID_LIST_COLUMNS:
-        return array("i", value)
+        return _arrow_id_lists(values)
     if name in BOOL_COLUMNS:
-        return bool(value)
-    if name in TIME_COLUMNS:
-        return round(value * 1e6)
-    return value
+        values = [None if value is None else bool(value) for value in values]
+    elif name in TIME_COLUMNS:
+        values = [None if value is None else round(value * 1e6) for value in values]
+    return pa.array(values, type=kind)
+
+
+def _arrow_id_lists(values: Sequence[bytes | None]) -> Any:
+    # Millions of ids a shard: their bytes are joined as they are, instead of making a Python integer of each.
+    import pyarrow as pa
+
+    offsets = [0]
+    for value in values:
+        offsets.append(offsets[-1] + (len(value) // 4 if value else 0))
+    missing = pa.array([value is None for value in values], type=pa.bool_())
+    packed = b"".join(value for value in values if value)
+    ids = pa.Array.from_buffers(pa.int32(), len(packed) // 4, [None, pa.py_buffer(packed)])
+    return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), ids, mask=missing)
 
 
 def _is_utf8(text: str) -> bool:

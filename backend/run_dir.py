@@ -12,6 +12,7 @@ from typing import Final
 from backend.rows import sqlite_column_types
 
 SCHEMA_VERSION: Final = 1
+PAGE_BYTES: Final = 8192  # texts and ids of a sample are a few kB: fewer overflow pages to follow than with 4096
 
 # Places where a WAL database breaks: the -shm file of SQLite is shared memory, and these file systems do not share it.
 NETWORK_FILE_SYSTEMS: Final = frozenset(
@@ -140,6 +141,7 @@ def _open(path: Path, tables: str, *, synchronous: str, read_only: bool) -> sqli
         return con
     con = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
     con.row_factory = sqlite3.Row
+    con.execute(f"PRAGMA page_size={PAGE_BYTES}")  # only a new database takes it
     with closing(con.execute("PRAGMA journal_mode=WAL")) as cursor:
         mode = cursor.fetchone()[0]
     if mode != "wal":
@@ -175,10 +177,17 @@ CREATE INDEX IF NOT EXISTS events_at ON events (at);
 
 
 def _ledger_tables() -> str:
-    columns = ", ".join(f"{name} {kind}" for name, kind in sqlite_column_types().items())
+    types = sqlite_column_types()
+    definitions, columns = ", ".join(f"{name} {kind}" for name, kind in types.items()), ", ".join(types)
     return f"""
--- finished samples that no sealed shard holds yet
-CREATE TABLE IF NOT EXISTS open_rows ({columns}, PRIMARY KEY (dataset, sample_id, turn, attempt));
+-- finished samples, in the order of finishing. Those up to `sealed_through` are in a shard and are deleted bit by bit,
+-- because deleting a whole shard's texts at once would keep commits waiting for seconds
+CREATE TABLE IF NOT EXISTS stored_rows (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, {definitions}, UNIQUE (dataset, sample_id, turn, attempt));
+CREATE TABLE IF NOT EXISTS sealed_through (dataset TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+-- finished samples that no sealed shard holds yet: this and the shards in the manifest are all there is
+CREATE VIEW IF NOT EXISTS open_rows AS SELECT {columns} FROM stored_rows AS r
+  WHERE r.seq > ifnull((SELECT s.seq FROM sealed_through AS s WHERE s.dataset = r.dataset), 0);
 -- the manifest: a file in shards/ that is not named here does not exist
 CREATE TABLE IF NOT EXISTS sealed_shards (
   dataset TEXT NOT NULL, number INTEGER NOT NULL, path TEXT NOT NULL, rows INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,

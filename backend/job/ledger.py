@@ -10,19 +10,20 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from backend.job.book import Book, DatasetTotals, FinishedKey, OpenRows, sums_of
 from backend.job.group_commit import DuplicateRow, GroupCommit, LedgerError, Write
-from backend.job.ledger_recovery import load_books, open_repaired
-from backend.records import Intent, IntentAction, Row
+from backend.job.ledger_recovery import delete_sealed_rows, load_books, open_repaired
+from backend.job.ledger_search import find_outcomes, find_row
+from backend.records import Intent, IntentAction, Outcome, Row
 from backend.rows import COLUMNS, LONG_COLUMNS, record_from_row, stored_sample_id
 from backend.run_dir import RunDir
 
 __all__ = ["DatasetTotals", "DuplicateRow", "FinishedKey", "Ledger", "LedgerError"]
 
-INSERT_ROW: Final = f"INSERT INTO open_rows ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+INSERT_ROW: Final = f"INSERT INTO stored_rows ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _LONG_INDICES: Final = tuple(COLUMNS.index(name) for name in LONG_COLUMNS)
 
 
@@ -147,21 +148,32 @@ class Ledger:
 
         return self._submit(run=run, on_durable=lambda: self._facts.__setitem__(key, value))
 
-    def move_to_shard(self, manifest: Mapping[str, Any], last_rowid: int) -> asyncio.Future[None]:
-        """ONE transaction: the shard enters the manifest and exactly its rows leave `open_rows`. Used by `sealing.py`."""
+    def move_to_shard(self, manifest: Mapping[str, Any], last_seq: int) -> asyncio.Future[None]:
+        """ONE transaction: the shard enters the manifest and exactly its rows are no longer open. Used by `sealing.py`."""
         names = list(manifest)
         dataset, rows = manifest["dataset"], manifest["rows"]
 
         def run(con: sqlite3.Connection) -> None:
+            query = "SELECT count(*) FROM stored_rows WHERE dataset = ? AND seq <= ? AND seq > ifnull("
+            query += "(SELECT seq FROM sealed_through WHERE dataset = ?), 0)"
+            leaving = con.execute(query, (dataset, last_seq, dataset)).fetchone()[0]
+            if leaving != rows:
+                raise LedgerError(f"{manifest['path']} holds {rows} rows, but {leaving} rows would leave for it; not sealed.")
             con.execute(
                 f"INSERT INTO sealed_shards ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
                 tuple(manifest.values()),
             )
-            gone = con.execute("DELETE FROM open_rows WHERE dataset = ? AND rowid <= ?", (dataset, last_rowid)).rowcount
-            if gone != rows:
-                raise LedgerError(f"{manifest['path']} holds {rows} rows, but {gone} open rows would leave for it; not sealed.")
+            con.execute("INSERT OR REPLACE INTO sealed_through VALUES (?, ?)", (dataset, last_seq))
 
         return self._submit(run=run, on_durable=lambda: self._book(dataset).drop_open(rows))
+
+    def delete_sealed(self, dataset: str, last_seq: int) -> asyncio.Future[None]:
+        """Frees the space of rows that are in a shard, up to `last_seq`; never of open ones. Used by `sealing.py`."""
+
+        def run(con: sqlite3.Connection) -> None:
+            delete_sealed_rows(con, dataset, last_seq)
+
+        return self._submit(run=run)
 
     async def flush(self) -> None:
         """Returns when everything written before is durable or refused."""
@@ -201,6 +213,17 @@ class Ledger:
     def accepted_intents(self) -> list[Intent]:
         """All accepted intents in the order of acceptance; `id` is None, it belonged to state.sqlite."""
         return list(self._intents)
+
+    def find_row(self, dataset: str, sample_id: str) -> Row | None:
+        """The durable row of a sample, its newest attempt, superseded or not. May take seconds; fit for a worker thread."""
+        return find_row(self.run, dataset, sample_id)
+
+    def outcome_keys(self, dataset: str, outcomes: Collection[Outcome]) -> Iterator[FinishedKey]:
+        """Finished samples with one of these outcomes, without superseded ones: what a redo supersedes. Fit for a thread."""
+        book = self._book(dataset)
+        for key in find_outcomes(self.run, dataset, outcomes):
+            if key.sample_id in book.live and key.attempt == book.newest_attempt(key.sample_id):
+                yield key
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from backend.job.book import Book, DatasetTotals
 from backend.job.group_commit import LedgerError
 from backend.rows import LONG_COLUMNS
@@ -34,10 +38,21 @@ def open_repaired(run: RunDir) -> sqlite3.Connection:
     try:
         _check_manifest(run, con)
         _remove_unfinished(run, con)
+        for dataset, seq in con.execute("SELECT dataset, seq FROM sealed_through").fetchall():
+            delete_sealed_rows(con, dataset, seq)
     except BaseException:
         con.close()
         raise
     return con
+
+
+def delete_sealed_rows(con: sqlite3.Connection, dataset: str, last_seq: int) -> None:
+    """Deletes a dataset's rows up to `last_seq`, as far as a shard holds them."""
+    con.execute(
+        "DELETE FROM stored_rows WHERE +dataset = :dataset AND seq <= min(:last_seq,"
+        " ifnull((SELECT seq FROM sealed_through WHERE dataset = :dataset), 0))",
+        {"dataset": dataset, "last_seq": last_seq},
+    )
 
 
 def _check_manifest(run: RunDir, con: sqlite3.Connection) -> None:
@@ -74,9 +89,6 @@ def _is_remade_from_open_rows(path: Path, con: sqlite3.Connection) -> bool:
 
     Raises LedgerError where it does not: then the ledger, not the shard, is what was lost.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         keys = pq.read_table(path, columns=["dataset", "sample_id", "turn", "attempt"]).to_pylist()
     except (pa.ArrowException, OSError) as error:
@@ -117,18 +129,15 @@ def load_books(run: RunDir, con: sqlite3.Connection) -> dict[str, Book]:
         book(row[0]).add_sums(_sums(row))
     for row in con.execute("SELECT dataset, path FROM sealed_shards ORDER BY dataset, number"):
         _add_shard_ids(book(row["dataset"]), run.root / row["path"])
+    # All that is stored is open here: what was sealed and not yet deleted went when the ledger was opened.
     size = " + ".join(f"ifnull(length({name}), 0)" for name in LONG_COLUMNS)
-    for row in con.execute(f"SELECT dataset, sample_id, attempt, finished_at, {size} AS size FROM open_rows ORDER BY rowid"):
+    for row in con.execute(f"SELECT dataset, sample_id, attempt, finished_at, {size} AS size FROM stored_rows ORDER BY seq"):
         book(row["dataset"]).add_ids([row["sample_id"]], [row["attempt"]], all_first=row["attempt"] == 1)
         book(row["dataset"]).add_open(row["finished_at"], row["size"])
     return books
 
 
 def _add_shard_ids(book: Book, path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     try:
         table = pq.read_table(path, columns=["sample_id", "attempt"])
     except (pa.ArrowException, OSError) as error:
