@@ -1,7 +1,4 @@
-"""A run's TOML: its shape, its validation and its saving. Every error names the file, the key, what was found and what to do.
-
-Nothing here looks at the machine (paths, ports, GPUs): that is the pre-start check's work.
-"""
+"""The sections of a run.toml and their fields. What must hold between fields is told by `checks.py`."""
 
 from __future__ import annotations
 
@@ -12,10 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
-
-
-class ConfigError(Exception):
-    """A run's configuration cannot be used; the message has one line a fault."""
 
 
 class EngineKind(StrEnum):
@@ -42,7 +35,8 @@ class Turns(StrEnum):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_enum_values=False)
+    # strict: "64" is not 64, and true is not 1; a configuration that says something else than it means is refused
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class ModelConfig(_Section):
@@ -55,7 +49,7 @@ class ModelConfig(_Section):
 class EngineConfig(_Section):
     """How the engine is started and watched. Times in seconds."""
 
-    kind: EngineKind
+    kind: EngineKind = Field(strict=False)  # by its text
     python: str | None = None  # local: the interpreter that has sglang
     command: list[str] | None = None  # local: instead of `python -m sglang.launch_server`
     image: str | None = None  # container: image to run
@@ -94,7 +88,7 @@ class SamplingConfig(_Section):
 class GenerationConfig(SamplingConfig):
     """Sampling for the whole run, and how many requests are kept in flight."""
 
-    concurrency: int = Field(default=64, ge=1, le=20000)  # over all running datasets together
+    concurrency: int = Field(default=64, ge=1, le=20_000)  # over all running datasets together
 
 
 class DriverConfig(_Section):
@@ -115,12 +109,12 @@ class DatasetConfig(_Section):
     name: Name
     path: str | list[str]  # file or glob of JSONL or Parquet, relative to the TOML's folder
     id_field: str | None = None
-    prompt_field: str | None = None  # default: messages, conversations, prompt, question, whichever is there
+    prompt_field: str | None = None  # default: messages, conversations, prompt, question, text, the first that is there
     system_prompt: str | None = None
     token_budget: int | None = Field(default=None, ge=1)  # completion tokens
     max_samples: int | None = Field(default=None, ge=1)
-    at_budget: AtBudget = AtBudget.DRAIN
-    turns: Turns = Turns.LAST
+    at_budget: AtBudget = Field(default=AtBudget.DRAIN, strict=False)
+    turns: Turns = Field(default=Turns.LAST, strict=False)
     generation: SamplingConfig = SamplingConfig()  # overrides, key by key
 
     @property
@@ -183,8 +177,11 @@ class RunConfig(_Section):
         return next(d for d in self.datasets if d.name == name)
 
     def sampling_for(self, dataset: DatasetConfig) -> SamplingConfig:
-        """The run's sampling settings with the dataset's overrides on top."""
-        merged = self.generation.model_dump(exclude={"concurrency"}) | dataset.generation.model_dump(exclude_unset=True)
+        """The run's sampling settings with the dataset's overrides on top, those in tables key by key."""
+        merged: dict[str, Any] = {}
+        for key in SamplingConfig.model_fields:
+            run, own = getattr(self.generation, key), getattr(dataset.generation, key)
+            merged[key] = {**run, **own} if isinstance(run, dict) else run if own is None else own
         return SamplingConfig.model_validate(merged)
 
 
