@@ -1,0 +1,128 @@
+"""The command line: reads the arguments, hands them to `control` or `report`, prints what comes back (docs/cli.md).
+
+Exit codes: 0 done, 1 refused with the reason on stderr, 2 wrong usage. Nothing heavy is imported before a command needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+REFUSED = 1
+INTERRUPTED = 130
+
+_FUNCTIONS = {"set": "change", "list": "list_all"}  # the others are called as the command is
+_OUTCOMES = "ok, truncated, empty, thinking_only, degenerate, rejected"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code; wrong usage leaves through argparse with 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show "–" shows its code
+    options = build_parser().parse_args(arguments)
+    from backend import commands
+
+    command: Callable[[argparse.Namespace], int] = getattr(commands, options.function)
+    try:
+        code = command(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read us has left (| head): nothing more can be told, also not when Python flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except commands.REFUSALS as error:
+        commands.complain(commands.in_words(error))
+        return REFUSED
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m backend",
+        description="Headway: long LLM generation jobs. Runs lie in $HEADWAY_RUNS, else ./runs; RUN is a name there or a path.",
+        epilog="Exit codes: 0 done, 1 refused (the reason is on stderr), 2 wrong usage.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def add(name: str, text: str, *, run: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+        command.set_defaults(function=_FUNCTIONS.get(name, name))
+        if run:
+            command.add_argument("run", metavar="RUN")
+        return command
+
+    create = add("create", "make a run from a TOML file; nothing is started", run=False)
+    create.add_argument("config", metavar="CONFIG")
+
+    start = add("start", "start a run's supervisor, or go on after it was stopped or died")
+    stop = add("stop", "let requests in flight finish, then stop the engine and leave")
+    stop.add_argument("--now", action="store_true", help="abort requests in flight; they are made again later")
+
+    pause = add("pause", "stop admitting prompts of a dataset")
+    resume = add("resume", "let a dataset go on: one that was paused, killed or held")
+    kill = add("kill", "abort a dataset; what is finished stays")
+    redo = add("redo", "make samples of some outcomes again; the old ones stay, superseded")
+    for command in (pause, resume, kill, redo):
+        command.add_argument("dataset", metavar="DATASET")
+    for command in (pause, resume, kill):
+        command.add_argument("--now", action="store_true", help="pause: abort requests in flight (a kill always does)")
+    redo.add_argument("--outcome", required=True, action="append", metavar="OUTCOME[,OUTCOME]", help=f"of {_OUTCOMES}")
+
+    change = add("set", "change a setting while the run goes on")
+    change.add_argument("setting", metavar="KEY=VALUE", help="concurrency, order, DATASET.token_budget, DATASET.max_samples")
+    engine = add("engine", "stop or start the engine; the run stays")
+    engine.add_argument("want", choices=("start", "stop"))
+    for command in (start, stop, pause, resume, kill, redo, change, engine):
+        command.add_argument("--no-wait", action="store_true", help="do not wait for the supervisor's answer")
+
+    status = add("status", "how far a run is")
+    wait = add("wait", "wait until a run has ended: 0 finished or stopped, 1 failed, dead or timed out")
+    wait.add_argument("--timeout", type=_seconds, metavar="S", help="give up after so many seconds")
+    wait.add_argument("--until", default="finished", metavar="GOAL", type=_goal, help="finished, ready or DATASET=STATE")
+    listing = add("list", "all runs", run=False)
+    for command in (status, listing):
+        command.add_argument("--json", action="store_true", help="for programs; docs/cli.md documents the fields")
+
+    logs = add("logs", "the last lines of the supervisor's log")
+    logs.add_argument("--follow", "-f", action="store_true", help="print what is added, until interrupted")
+    logs.add_argument("--server", metavar="NAME", help="of this replica's server instead")
+    logs.add_argument("--lines", "-n", type=_count, default=50, metavar="N", help="how many (default 50)")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise ValueError(text)
+    return count
+
+
+def _goal(text: str) -> str:
+    from backend.report.waiting import parse_goal
+
+    try:
+        parse_goal(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+_seconds.__name__ = "number of seconds"
+_count.__name__ = "count"
+
+if __name__ == "__main__":
+    sys.exit(main())

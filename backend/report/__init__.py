@@ -1,0 +1,1 @@
+"""What people and pages ask about a run. Everything here reads; nothing writes."""

@@ -1,0 +1,265 @@
+"""A run as people see it: its ledger says what is done, the last heartbeat what goes on, the lock whether somebody works.
+
+`RunView` is what `status --json` prints (docs/cli.md documents each field); `status_text.py` puts it into words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from backend.config import Turns
+from backend.heartbeat import (
+    Heartbeat,
+    SupervisorState,
+    has_table,
+    observe,
+    reading,
+    state_of_lock,
+    supervisor_pid,
+)
+from backend.records import DatasetState, DatasetStatus, ReplicaStatus, RunPhase
+from backend.report.counts import Counts, read_counts
+from backend.run_dir import RunDir, RunDirError
+
+if TYPE_CHECKING:
+    from backend.config import DatasetConfig, RunConfig
+
+SHAPE: Final = 1  # of the JSON; raised when a field goes or changes its meaning, not when one is added
+EVENTS_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorView:
+    """Whether somebody works on the run."""
+
+    state: SupervisorState
+    pid: int | None = None  # of the one that lives, else None
+    life: int | None = None  # how often a supervisor was started for this run
+    heartbeat_at: float | None = None  # epoch seconds
+    heartbeat_age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetView:
+    """One dataset: counts from the ledger, the rest from the last heartbeat (None without one)."""
+
+    name: str
+    state: DatasetState | None
+    wanted: DatasetState | None
+    reason: str | None
+    finished_samples: int | None  # rejected ones included, superseded ones not; None where the ledger is lost
+    total_samples: int | None  # what it comes to: prompts or max_samples, whichever is less; None until known
+    prompts: int | None  # until the supervisor has counted them: the lines of the files, bad ones included
+    max_samples: int | None
+    completion_tokens: int | None
+    token_budget: int | None
+    prompt_tokens: int | None
+    mean_completion_tokens: float | None  # of the finished ones that were not rejected
+    rejected: int | None
+    superseded_samples: int | None
+    in_flight: int | None
+    retries: int | None
+    bad_lines: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """Something that happened."""
+
+    at: float
+    kind: str
+    subject: str
+    severity: str
+    message: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsView:
+    """All datasets together."""
+
+    finished_samples: int | None
+    completion_tokens: int | None
+    prompt_tokens: int | None
+    rejected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A whole run."""
+
+    name: str
+    path: str
+    at: float  # when this was read, epoch seconds
+    model: str
+    engine_kind: str
+    created_at: str | None  # ISO 8601, UTC
+    fingerprint: str | None
+    phase: RunPhase | None  # as last said; None before the first start
+    supervisor: SupervisorView
+    totals: TotalsView
+    datasets: tuple[DatasetView, ...]  # in the order in which they run
+    replicas: tuple[ReplicaStatus, ...]  # as last said: only true while the supervisor is alive
+    concurrency: int
+    in_flight: int | None
+    tokens_per_s: float | None
+    requests_per_s: float | None
+    admission_stopped: str | None
+    prometheus_url: str | None
+    exit_code: int | None
+    unanswered_intents: int  # wishes that no supervisor has answered yet
+    events: tuple[EventView, ...]  # the last ones, oldest first
+    notes: tuple[str, ...] = field(default=())  # what could not be read, and why
+    shape: int = SHAPE
+
+
+def read_status(run: RunDir, now: float) -> RunView:
+    """Everything about a run; `now` in epoch seconds. A lost state.sqlite or ledger becomes a note and missing figures.
+
+    Raises:
+        ConfigError: run.toml cannot be read.
+        RunDirError: the lock cannot be looked at.
+    """
+    from backend import config
+
+    settings = config.load(run.config)
+    notes: list[str] = []
+    supervisor, heartbeat = _read_supervisor(run, now, notes)
+    counts = _read_counts(run, supervisor, notes)
+    events, unanswered = _read_state(run, notes)
+    said = heartbeat.status if heartbeat else None
+    datasets = _datasets(settings, said.datasets if said else (), said.order if said else (), counts)
+    return RunView(
+        name=run.name,
+        path=str(run.root),
+        at=now,
+        model=settings.model.served_name or settings.model.path,
+        engine_kind=settings.engine.kind.value,
+        created_at=settings.frozen.created_at if settings.frozen else None,
+        fingerprint=settings.frozen.fingerprint if settings.frozen else None,
+        phase=heartbeat.phase if heartbeat else None,
+        supervisor=supervisor,
+        totals=_totals(datasets),
+        datasets=datasets,
+        replicas=said.replicas if said else (),
+        concurrency=said.concurrency if said else settings.generation.concurrency,
+        in_flight=said.in_flight if said else None,
+        tokens_per_s=said.tokens_per_s if said else None,
+        requests_per_s=said.requests_per_s if said else None,
+        admission_stopped=said.admission_stopped if said else None,
+        prometheus_url=said.prometheus_url if said else None,
+        exit_code=said.exit_code if said else None,
+        unanswered_intents=unanswered,
+        events=events,
+        notes=tuple(notes),
+    )
+
+
+def to_json(view: Any) -> str:
+    """A view as indented JSON; text is ASCII, so that no terminal is steered by it."""
+    return json.dumps(asdict(view), indent=2).replace("\x7f", "\\u007f")
+
+
+def _read_supervisor(run: RunDir, now: float, notes: list[str]) -> tuple[SupervisorView, Heartbeat | None]:
+    try:
+        state, heartbeat = observe(run, now)
+    except RunDirError as error:
+        notes.append(str(error))
+        state, heartbeat = state_of_lock(run, now), None
+    pid = supervisor_pid(run) if state in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING) else None
+    if heartbeat is None:
+        return SupervisorView(state, pid), None
+    return SupervisorView(state, pid, heartbeat.life, heartbeat.at, max(0.0, now - heartbeat.at)), heartbeat
+
+
+def _read_counts(run: RunDir, supervisor: SupervisorView, notes: list[str]) -> dict[str, Counts] | None:
+    """None where they cannot be known; without a ledger nothing is done only if no supervisor ever worked."""
+    try:
+        counts = read_counts(run)
+    except RunDirError as error:
+        notes.append(str(error))
+        return None
+    if counts is not None:
+        return counts
+    starting = supervisor.state is SupervisorState.ALIVE and supervisor.heartbeat_at is None
+    if supervisor.state is SupervisorState.NEVER_STARTED or starting:
+        return {}
+    notes.append(f"{run.ledger} is missing: what is finished cannot be told. Restore it before the run is started again.")
+    return None
+
+
+def _read_state(run: RunDir, notes: list[str]) -> tuple[tuple[EventView, ...], int]:
+    try:
+        with reading(run.state) as con:
+            if con is None or not all(has_table(con, name) for name in ("events", "intents", "intent_answers")):
+                return (), 0
+            rows = con.execute(
+                "SELECT at, kind, subject, severity, message, who FROM events ORDER BY id DESC LIMIT ?", (EVENTS_SHOWN,)
+            ).fetchall()
+            (waiting,) = con.execute(
+                "SELECT COUNT(*) FROM intents WHERE id NOT IN (SELECT intent_id FROM intent_answers)"
+            ).fetchone()
+    except RunDirError as error:
+        if str(error) not in notes:
+            notes.append(str(error))
+        return (), 0
+    return tuple(EventView(*row) for row in reversed(rows)), waiting
+
+
+def _datasets(
+    settings: RunConfig, said: Iterable[DatasetStatus], order: tuple[str, ...], counts: dict[str, Counts] | None
+) -> tuple[DatasetView, ...]:
+    by_name = {d.name: d for d in said}
+    place = {name: i for i, name in enumerate(order)}
+    ordered = sorted(settings.datasets, key=lambda d: place.get(d.name, len(place)))
+    records = {
+        name: sum(f.records for f in files) for name, files in (settings.frozen.prompt_files if settings.frozen else {}).items()
+    }
+    return tuple(
+        _dataset(d, by_name.get(d.name), None if counts is None else counts.get(d.name, Counts()), records.get(d.name))
+        for d in ordered
+    )
+
+
+def _dataset(settings: DatasetConfig, said: DatasetStatus | None, counts: Counts | None, records: int | None) -> DatasetView:
+    max_samples = said.max_samples if said else settings.max_samples
+    prompts = said.prompts if said else None
+    if prompts is None and settings.turns is Turns.LAST:
+        prompts = records
+    limits = [n for n in (prompts, max_samples) if n is not None]
+    answered = counts.finished_samples - counts.rejected if counts else 0
+    return DatasetView(
+        name=settings.name,
+        state=said.state if said else None,
+        wanted=said.wanted if said else None,
+        reason=said.reason if said else None,
+        finished_samples=counts.finished_samples if counts else None,
+        total_samples=min(limits) if limits else None,
+        prompts=prompts,
+        max_samples=max_samples,
+        completion_tokens=counts.completion_tokens if counts else None,
+        token_budget=said.token_budget if said else settings.token_budget,
+        prompt_tokens=counts.prompt_tokens if counts else None,
+        mean_completion_tokens=counts.completion_tokens / answered if counts and answered > 0 else None,
+        rejected=counts.rejected if counts else None,
+        superseded_samples=counts.superseded_samples if counts else None,
+        in_flight=said.in_flight if said else None,
+        retries=said.retries if said else None,
+        bad_lines=said.bad_lines if said else None,
+    )
+
+
+def _totals(datasets: tuple[DatasetView, ...]) -> TotalsView:
+    def total(values: Iterable[int | None]) -> int | None:
+        known = [v for v in values if v is not None]
+        return sum(known) if len(known) == len(datasets) else None
+
+    return TotalsView(
+        finished_samples=total(d.finished_samples for d in datasets),
+        completion_tokens=total(d.completion_tokens for d in datasets),
+        prompt_tokens=total(d.prompt_tokens for d in datasets),
+        rejected=total(d.rejected for d in datasets),
+    )
