@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -24,7 +24,7 @@ _SCALE = float(2**64)
 
 @dataclass(frozen=True, slots=True)
 class LengthRule:
-    """Lengths of the requests whose prompt contains or matches `match` ("" matches all).
+    """Lengths of the requests whose prompt contains `match` ("" is in every one) and, if there is a `regex`, has a match of it.
 
     Log-normal with `mean` tokens and `log_sd`, or by `quantiles`: lengths at evenly spaced probabilities.
     The shares are of all requests of the rule and add up to at most 1.
@@ -39,10 +39,10 @@ class LengthRule:
     unclosed_share: float = 0.0
     reasoning_share: float = 0.75
     tool_share: float = 0.7
-    pattern: re.Pattern[str] = field(default=re.compile(""), compare=False)
+    regex: re.Pattern[str] | None = None
 
     def matches(self, prompt: str) -> bool:
-        return not self.match or self.match in prompt or self.pattern.search(prompt) is not None
+        return self.match in prompt and (self.regex is None or self.regex.search(prompt) is not None)
 
     def length_at(self, probability: float) -> int:
         """Tokens, at least 1, the end token included."""
@@ -84,25 +84,25 @@ def _make_rule(path: str, index: int, item: Any) -> LengthRule:
     where = f"{path}: rule {index}"
     if not isinstance(item, dict):
         raise ValueError(f"{where}: expected an object, found {type(item).__name__}")
-    unknown = set(item) - _NUMBERS - {"match", "file", "line", "tokens"}
+    unknown = set(item) - _NUMBERS - {"match", "regex", "file", "line", "tokens"}
     if unknown:
         raise ValueError(
-            f"{where}: unknown field {sorted(unknown)[0]!r}; expected match, file, line, tokens, {', '.join(sorted(_NUMBERS))}"
+            f"{where}: unknown field {sorted(unknown)[0]!r}; expected match, regex, file, line, tokens, "
+            + ", ".join(sorted(_NUMBERS))
         )
     for name in _NUMBERS & set(item):
         if not isinstance(item[name], int | float):
             raise ValueError(f"{where}: {name} must be a number, found {item[name]!r}")
-    match = str(item.get("match", ""))
     try:
-        pattern = re.compile(match)
-    except re.error:
-        pattern = re.compile(re.escape(match))
+        regex = re.compile(str(item["regex"])) if "regex" in item else None
+    except re.error as error:
+        raise ValueError(f"{where}: regex {item['regex']!r}: {error}") from error
     quantiles: tuple[float, ...] = tuple(sorted(float(value) for value in item.get("tokens", ())))
     if "file" in item:
         source = str(Path(path).parent / item["file"])
         quantiles = _pool(source, Path(source).read_bytes(), item.get("line"))
     numbers = {name: float(item[name]) for name in _NUMBERS & set(item)}
-    return LengthRule(match=match, pattern=pattern, quantiles=quantiles, **numbers)
+    return LengthRule(match=str(item.get("match", "")), regex=regex, quantiles=quantiles, **numbers)
 
 
 def _pool(path: str, data: bytes, line: int | None) -> tuple[float, ...]:
