@@ -1,0 +1,198 @@
+"""One dataset at work: where its next prompt comes from, what is in flight, what has been made, what went wrong.
+
+It keeps the accounts of one dataset and holds its prompts; `slots.py` sends them, `reconcile.py` decides its state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from backend.config import DatasetConfig, PromptFile, RunConfig, Turns
+from backend.job.admission import DatasetAdmission, Limits
+from backend.job.answers import REJECTED, message_of
+from backend.job.ledger import Ledger
+from backend.job.ledger_search import find_row
+from backend.job.wishes import DatasetWish
+from backend.prompts import BadLine, PromptFileError, PromptReader, next_turn, verify
+from backend.records import DatasetState, Json, Prompt, Row
+
+log = logging.getLogger(__name__)
+
+KEPT_BAD_LINES: Final = 100  # in words; all are counted
+KEPT_WORDS: Final = 200  # characters of an error by which it is counted
+_READ_CHUNK: Final = 512
+
+
+class DatasetRunner:
+    """The supervisor's view of one dataset. Belongs to the event loop, except that prompts are read on a thread."""
+
+    def __init__(self, config: RunConfig, dataset: DatasetConfig, ledger: Ledger, base: Path, wish: DatasetWish) -> None:
+        self.config = dataset
+        self.name = dataset.name
+        self.sampling = config.sampling_for(dataset)
+        self.state = DatasetState.WAITING
+        self.reason: str | None = None
+        self.fault: str | None = None
+        self.reasoning_opened = False  # seen: its chat template opens the reasoning, answers begin inside it
+        self.open = True  # it is wanted to run, and no guard holds it
+        self.retries = 0
+        self.bad_line_count = 0
+        self.bad_lines: list[BadLine] = []
+        self.errors: Counter[str] = Counter()  # words of rejections and retries → how often
+        self._ledger = ledger
+        self._base = base
+        self._files: list[PromptFile] = list(config.frozen.prompt_files[dataset.name]) if config.frozen else []
+        totals = ledger.totals(dataset.name)
+        self.admission = DatasetAdmission(
+            limits_of(wish),
+            finished_samples=totals.samples,
+            finished_tokens=totals.completion_tokens,
+            max_new_tokens=self.sampling.max_new_tokens,
+        )
+        self._given_back: deque[Prompt] = deque()  # started once, and later turns of conversations: these go first
+        self._fresh: deque[Prompt] = deque()
+        self._claimed: set[str] = set()  # sample ids buffered or in flight: a second pass over the file must skip them
+        self._source: Iterator[Prompt | BadLine] | None = None
+        self._ended = False  # the source has no more
+        self._verified = False
+        self._passes = 0
+
+    # -- what the choice between datasets asks (admission.View) ------------------------------------------------------------
+
+    @property
+    def prompt_ready(self) -> bool:
+        """Whether a prompt can be taken now."""
+        return bool(self._given_back or self._fresh)
+
+    @property
+    def exhausted(self) -> bool:
+        """No prompt is left to start. (What is in flight may still come back.)"""
+        return self._ended and not self.prompt_ready
+
+    @property
+    def prompts(self) -> int | None:
+        """Readable prompts as counted when the run was created, bad lines included; None where that is not known."""
+        counts = [file.records for file in self._files]
+        return sum(counts) if counts else None
+
+    @property
+    def wants_prompts(self) -> bool:
+        """Whether reading ahead would be of use."""
+        return not self._ended and self.fault is None
+
+    def buffered(self) -> int:
+        """Prompts at hand."""
+        return len(self._given_back) + len(self._fresh)
+
+    # -- prompts -----------------------------------------------------------------------------------------------------------
+
+    async def read_ahead(self, wanted: int) -> None:
+        """Reads on until `wanted` prompts are at hand or none is left. A file that cannot be read makes a `fault`."""
+        try:
+            if not self._verified:
+                await asyncio.to_thread(verify, self.config, self._files, self._base)
+                self._verified = True
+            while self.wants_prompts and self.buffered() < wanted:
+                passes = self._passes
+                prompts, bad, ended = await asyncio.to_thread(self._read_chunk)
+                if passes != self._passes:
+                    continue  # a redo began a new pass meanwhile: what was read is read again
+                self._note_bad_lines(bad)
+                for prompt in prompts:
+                    await self._accept(prompt)
+                self._ended = ended
+        except PromptFileError as error:
+            self.fault = str(error)
+
+    def take(self) -> Prompt:
+        """The next prompt. Raises IndexError when none is ready."""
+        return (self._given_back or self._fresh).popleft()
+
+    def give_back(self, prompt: Prompt) -> None:
+        """A prompt whose request ended without a sample: it keeps its place at the head."""
+        self._given_back.appendleft(prompt)
+
+    def read_again(self) -> None:
+        """Begins a new pass over the prompt file: what is not finished (any more) is found again."""
+        self._source, self._ended = None, False
+        self._passes += 1
+
+    # -- accounts ----------------------------------------------------------------------------------------------------------
+
+    def started(self, prompt: Prompt, now: float) -> None:
+        """A request for the prompt takes a slot."""
+        self.admission.started(prompt.sample_id, now)
+
+    def ended_without_sample(self, prompt: Prompt, now: float) -> None:
+        """The slot is free again and the prompt waits for another one."""
+        self.admission.given_back(prompt.sample_id, now)
+        self.give_back(prompt)
+
+    def note_retry(self, words: str) -> None:
+        """A try failed and is made again."""
+        self.retries += 1
+        self.errors[words[:KEPT_WORDS]] += 1
+
+    def finished(self, prompt: Prompt, row: Row, answer: Json | None, now: float) -> None:
+        """A durable sample. `answer` is the assistant message, from which a conversation goes on."""
+        self._claimed.discard(prompt.sample_id)
+        if row.finish_reason == REJECTED:
+            # no length was learnt from a refusal, but the sample is spent
+            self.admission.given_back(prompt.sample_id, now)
+            self.admission.finished_samples += 1
+            self.errors[str(row.error)[:KEPT_WORDS]] += 1
+            return
+        self.admission.finished(prompt.sample_id, now, row.completion_tokens)
+        if self.config.turns is Turns.ALL and answer is not None:
+            following = next_turn(prompt, answer)
+            if following is not None and not self._ledger.is_done(self.name, following.sample_id):
+                self._claimed.add(following.sample_id)
+                self._given_back.append(self._with_attempt(following))
+
+    # -- inside ------------------------------------------------------------------------------------------------------------
+
+    def _read_chunk(self) -> tuple[list[Prompt], list[BadLine], bool]:
+        """On a thread: the next prompts that are neither finished nor claimed, what was unreadable, and if that was all."""
+        if self._source is None:
+            reader = PromptReader(self.config, self._files, self._base)
+            self._source = reader.iter(lambda sample_id: self._ledger.is_done(self.name, sample_id))
+        items = list(itertools.islice(self._source, _READ_CHUNK))
+        prompts = [item for item in items if isinstance(item, Prompt)]
+        return prompts, [item for item in items if isinstance(item, BadLine)], len(items) < _READ_CHUNK
+
+    async def _accept(self, prompt: Prompt) -> None:
+        following: Prompt | None = prompt
+        if self.config.turns is Turns.LAST and self._ledger.is_done(self.name, prompt.sample_id):
+            return  # finished while the chunk was being read
+        # With turns = "all" the reader starts a conversation at its first turn; go on from its durable answers.
+        while following is not None and self._ledger.is_done(self.name, following.sample_id):
+            row = await asyncio.to_thread(find_row, self._ledger.run, self.name, following.sample_id)
+            following = None if row is None or row.finish_reason == REJECTED else next_turn(following, message_of(row))
+        if following is None or following.sample_id in self._claimed:
+            return
+        self._claimed.add(following.sample_id)
+        self._fresh.append(self._with_attempt(following))
+
+    def _with_attempt(self, prompt: Prompt) -> Prompt:
+        attempt = self._ledger.next_attempt(self.name, prompt.sample_id)
+        if attempt == prompt.attempt:
+            return prompt
+        return replace(prompt, attempt=attempt)
+
+    def _note_bad_lines(self, bad: list[BadLine]) -> None:
+        if self._passes:
+            return  # a second pass meets the same ones
+        self.bad_line_count += len(bad)
+        self.bad_lines += bad[: max(0, KEPT_BAD_LINES - len(self.bad_lines))]
+
+
+def limits_of(wish: DatasetWish) -> Limits:
+    """The limits that a wish asks for."""
+    return Limits(token_budget=wish.token_budget, max_samples=wish.max_samples, at_budget=wish.at_budget)

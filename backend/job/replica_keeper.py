@@ -1,0 +1,256 @@
+"""One replica through its lives: what state it is in, when its lives ended and why, whether it still makes tokens.
+
+It watches and carries out; whether to start or stop is `reconcile.py`'s decision, how it is done the `Replica`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp
+
+from backend.job.alarms import ThroughputWatch
+from backend.job.engine_probe import EngineProbe
+from backend.job.reconcile import ObservedReplica, RestartPolicy
+from backend.job.replica import Endpoint, Replica, ReplicaObservation, ReplicaPhase, StartRefused
+from backend.job.stall import StallWatch, Verdict
+from backend.records import EngineState, Event, ReplicaStatus, Severity
+from backend.telemetry import EngineSample
+
+log = logging.getLogger(__name__)
+
+OBSERVE_EVERY_S: Final = 1.0
+_ALIVE: Final = frozenset({EngineState.STARTING, EngineState.READY, EngineState.STALLED})
+_ENDED_PHASES: Final = frozenset({ReplicaPhase.EXITED, ReplicaPhase.START_FAILED})
+
+
+class ReplicaKeeper:
+    """Holds a replica's state. All of it belongs to the event loop."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        session: aiohttp.ClientSession,
+        *,
+        owned: bool,
+        stall_after_s: float,
+        stop_deadline_s: float,
+        in_flight_and_answered: Callable[[], tuple[int, int]],
+        emit: Callable[[Event], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.name = replica.name
+        self.replica = replica
+        self.owned = owned
+        self.state = EngineState.STOPPED
+        self.reason: str | None = None
+        self.since = now()
+        self.sample: EngineSample | None = None
+        self.throughput_problem: str | None = None
+        self.lost_requests = False  # the server has forgotten requests of ours: they are to be sent again
+        self._in_flight_and_answered = in_flight_and_answered  # ours that are there now; answered in this life
+        self._seen: ReplicaObservation | None = None
+        self._session = session
+        self._stop_deadline_s = stop_deadline_s
+        self._stall_after_s = stall_after_s
+        self._emit = emit
+        self._now = now
+        self._probe: EngineProbe | None = None
+        self._stall = StallWatch(stall_after_s)
+        self._throughput = ThroughputWatch()
+        self._launch = ""
+        self._ended_at: float | None = None
+        self._end_reason: str | None = None
+        self._lives_ended: list[float] = []
+        self._failed_starts = 0
+        self._stopping: asyncio.Task[None] | None = None
+
+    # -- what others ask -----------------------------------------------------------------------------------------------------
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where requests may go now; None while it is not ready."""
+        return self._seen.endpoint if self.state is EngineState.READY and self._seen else None
+
+    def observed(self) -> ObservedReplica:
+        """As `reconcile` wants it."""
+        return ObservedReplica(
+            name=self.name,
+            state=self.state,
+            owned=self.owned,
+            stalled=self.state is EngineState.STALLED,
+            ended_at=self._ended_at,
+            end_reason=self._end_reason,
+            lives_ended=tuple(self._lives_ended),
+            failed_starts=self._failed_starts,
+        )
+
+    def status(self) -> ReplicaStatus:
+        """As people want it."""
+        seen = self._seen if self.state in _ALIVE else None
+        return ReplicaStatus(
+            name=self.name,
+            state=self.state,
+            reason=self.reason,
+            pid=seen.pid if seen else None,
+            url=seen.endpoint.base_url if seen and seen.endpoint else None,
+            version=seen.version if seen else None,
+            launch=seen.endpoint.launch if seen and seen.endpoint else None,
+            restarts=len(self._lives_ended),
+            since=self.since,
+            in_flight=self._in_flight_and_answered()[0],
+        )
+
+    # -- what the supervisor asks for ------------------------------------------------------------------------------------------
+
+    def adopted(self) -> None:
+        """Its server is a former supervisor's, proven ours."""
+        self._become(EngineState.STARTING, "taken over from the former supervisor")
+
+    def launch(self) -> None:
+        """Starts a new life; a refusal counts as a start that failed."""
+        self._seen = None
+        self._become(EngineState.STARTING, None)
+        try:
+            self.replica.launch(self._now())
+        except StartRefused as error:
+            self._end_life(f"not started: {error}", failed_start=True)
+
+    def await_restart(self, policy: RestartPolicy) -> None:
+        """The last life is over; the next one begins after the back-off."""
+        recent = sum(1 for at in self._lives_ended if self._now() - at < policy.window_s)
+        wait_s = policy.wait_s(max(1, recent))
+        self._become(EngineState.RESTARTING, f"{self._end_reason}; the next start in {wait_s:.0f} s")
+
+    def give_up(self, reason: str) -> None:
+        """No further life."""
+        self._become(EngineState.FAILED, reason)
+        self._end_reason = reason
+        self._emit(Event(self._now(), "engine.failed", f"engine:{self.name}", f"Replica {self.name}: {reason}", Severity.ERROR))
+
+    def forgive(self) -> None:
+        """Somebody asked to start it (again): former ends no longer count."""
+        self._ended_at = self._end_reason = None
+        self._lives_ended.clear()
+        self._failed_starts = 0
+        if self.state in (EngineState.FAILED, EngineState.RESTARTING):
+            self._become(EngineState.STOPPED, None)
+
+    def stop(self, reason: str) -> None:
+        """Ends this life in the background; the state is `stopping` until nothing is left of it."""
+        if self._stopping is None or self._stopping.done():
+            failed = self.state is EngineState.STALLED
+            self._become(EngineState.STOPPING, reason)
+            self._stopping = asyncio.create_task(self._stop(reason, failed=failed))
+
+    # -- watching ----------------------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Observes for ever, about once a second."""
+        while True:
+            try:
+                if self.state in _ALIVE or not self.owned:
+                    await self.observe()
+            except Exception:
+                log.exception("replica %s could not be observed", self.name)
+                self._emit(
+                    Event(self._now(), "engine.unobserved", f"engine:{self.name}", "An error in Headway itself; see its log.")
+                )
+            await asyncio.sleep(OBSERVE_EVERY_S)
+
+    async def observe(self) -> None:
+        """Looks once and draws the conclusions."""
+        seen = await self.replica.observe(self._session, self._now())
+        if self.state not in _ALIVE and self.owned:
+            return  # stopped meanwhile
+        self._seen = seen
+        if seen.phase in _ENDED_PHASES:
+            await self._life_ended(seen)
+        elif seen.phase is ReplicaPhase.READY and seen.endpoint is not None:
+            await self._alive(seen.endpoint)
+        elif not self.owned:
+            state = EngineState.STARTING if seen.phase is ReplicaPhase.LOADING else EngineState.RESTARTING
+            self._become(state, seen.reason)
+        elif seen.phase is ReplicaPhase.ABSENT and self.state in _ALIVE:
+            await self._life_ended(seen)
+
+    async def _alive(self, endpoint: Endpoint) -> None:
+        if endpoint.launch != self._launch or self._probe is None:
+            self._launch = endpoint.launch
+            self._probe = EngineProbe(self._session, endpoint.base_url, key=self.name, api_key=endpoint.api_key)
+            self._probe.begin_life(endpoint.launch)
+            self._stall, self._throughput = StallWatch(self._stall_after_s), ThroughputWatch()
+        if self.state in (EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED):
+            self._failed_starts = 0
+            self._become(EngineState.READY, None)
+            version = self._seen.version if self._seen else None
+            words = f"Replica {self.name} is ready at {endpoint.base_url}" + (f", SGLang {version}." if version else ".")
+            self._emit(Event(self._now(), "engine.ready", f"engine:{self.name}", words))
+        self.sample = await self._probe.probe(self._now())
+        in_flight, answered = self._in_flight_and_answered()
+        self.throughput_problem = self._throughput.feed(OBSERVE_EVERY_S, self.sample.decode_tokens_per_s, in_flight)
+        verdict = self._stall.feed(
+            self._now(),
+            in_flight=in_flight,
+            generated_tokens=_sum(self.sample.generated_tokens, self.sample.prefilled_tokens),
+            answered=answered,
+            engine_requests=_whole(_sum(self.sample.running, self.sample.queued)),
+        )
+        self.lost_requests = verdict is Verdict.LOST_REQUESTS
+        if verdict is Verdict.STALLED and self.state is EngineState.READY:
+            words = f"{in_flight} requests are waiting and for {self._stall_after_s:g} s no token came"
+            self._become(EngineState.STALLED, words)
+            self._emit(
+                Event(self._now(), "engine.stalled", f"engine:{self.name}", f"Replica {self.name}: {words}.", Severity.ERROR)
+            )
+        elif verdict is Verdict.MOVING and self.state is EngineState.STALLED:
+            self._become(EngineState.READY, None)
+
+    async def _life_ended(self, seen: ReplicaObservation) -> None:
+        """It ended by itself: what may be left of it (orphans, a held port) is cleared before the next start."""
+        failed_start = seen.phase is ReplicaPhase.START_FAILED
+        reason = seen.reason or "its process is gone"
+        self._become(EngineState.STOPPING, reason)
+        report = await self.replica.stop(deadline_s=0 if seen.pid is None else self._stop_deadline_s)
+        if not report.clean:
+            reason = f"{reason} {report.message}"
+        self._end_life(reason, failed_start=failed_start)
+
+    async def _stop(self, reason: str, *, failed: bool) -> None:
+        report = await self.replica.stop(deadline_s=self._stop_deadline_s)
+        severity = Severity.INFO if report.clean else Severity.WARNING
+        self._emit(
+            Event(self._now(), "engine.stopped", f"engine:{self.name}", f"Replica {self.name}: {report.message}", severity)
+        )
+        if failed:
+            self._end_life(reason, failed_start=False)
+        else:
+            self._ended_at = None
+            self._become(EngineState.STOPPED, None)
+
+    def _end_life(self, reason: str, *, failed_start: bool) -> None:
+        now = self._now()
+        self._ended_at, self._end_reason = now, reason
+        self._lives_ended.append(now)
+        self._failed_starts = self._failed_starts + 1 if failed_start else 0
+        self.sample = None
+        self._become(EngineState.STOPPED, reason)
+        kind = "engine.start_failed" if failed_start else "engine.ended"
+        self._emit(Event(now, kind, f"engine:{self.name}", f"Replica {self.name}: {reason}", Severity.ERROR))
+
+    def _become(self, state: EngineState, reason: str | None) -> None:
+        if state is not self.state:
+            self.since = self._now()
+        self.state, self.reason = state, reason
+
+
+def _sum(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,73 @@
+"""What is, in two forms made from the same live objects: `observed` for `reconcile.py`, `status` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from backend.job import reconcile as plan
+from backend.job.dataset_runner import DatasetRunner
+from backend.job.ledger import Ledger
+from backend.job.replica_keeper import ReplicaKeeper
+from backend.job.wishes import DatasetWish, Want, Wishes
+from backend.records import DatasetState, DatasetStatus, RunPhase
+
+_ENDED = plan.ENDED
+_MEANT = {Want.PAUSED: DatasetState.PAUSED, Want.KILLED: DatasetState.KILLED}
+
+
+def observed(
+    phase: RunPhase,
+    keepers: Sequence[ReplicaKeeper],
+    runners: Mapping[str, DatasetRunner],
+    now: float,
+    *,
+    drain_overdue: bool,
+) -> plan.Observed:
+    """The whole run as `reconcile` wants it. `now` in epoch seconds."""
+    return plan.Observed(
+        phase=phase,
+        replicas=tuple(keeper.observed() for keeper in keepers),
+        datasets=tuple(_observed_dataset(runner, now) for runner in runners.values()),
+        drain_overdue=drain_overdue,
+    )
+
+
+def dataset_status(runner: DatasetRunner, ledger: Ledger, wishes: Wishes) -> DatasetStatus:
+    """One dataset as people want it."""
+    totals, wish = ledger.totals(runner.name), wishes.datasets[runner.name]
+    return DatasetStatus(
+        name=runner.name,
+        state=runner.state,
+        wanted=_wanted(runner.state, wish),
+        reason=runner.reason,
+        finished_samples=totals.samples,
+        completion_tokens=totals.completion_tokens,
+        prompt_tokens=totals.prompt_tokens,
+        rejected=totals.rejected,
+        in_flight=runner.admission.in_flight,
+        retries=runner.retries,
+        bad_lines=runner.bad_line_count,
+        prompts=runner.prompts,
+        token_budget=wish.token_budget,
+        max_samples=wish.max_samples,
+    )
+
+
+def _observed_dataset(runner: DatasetRunner, now: float) -> plan.ObservedDataset:
+    return plan.ObservedDataset(
+        name=runner.name,
+        state=runner.state,
+        in_flight=runner.admission.in_flight,
+        limit=runner.admission.limit_reached(now),
+        exhausted=runner.exhausted,
+        admits=runner.admission.may_admit(now),
+        fault=runner.fault,
+    )
+
+
+def _wanted(state: DatasetState, wish: DatasetWish) -> DatasetState | None:
+    """What was asked and is not yet so."""
+    meant = _MEANT.get(wish.want)
+    if meant is not None:
+        return None if state is meant or state in (DatasetState.DONE, DatasetState.FAILED) else meant
+    return DatasetState.RUNNING if state in (DatasetState.PAUSED, DatasetState.KILLED) else None

@@ -1,0 +1,394 @@
+"""The story of the job: take over what a former life left, then each second look, decide, act and say how it goes.
+
+What to do is decided in `reconcile.py` (pure), what is wanted kept by `wish_keeper.py`; requests are kept in flight by
+`slots.py`, servers watched by `replica_keeper.py`, finished samples owned by `ledger.py`. This module connects them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import aiohttp
+
+from backend.config import EngineKind, RunConfig
+from backend.job import reconcile as plan
+from backend.job.alarms import Alarms
+from backend.job.dataset_runner import DatasetRunner, limits_of
+from backend.job.engine import build_replicas
+from backend.job.exporter import Exporter
+from backend.job.in_flight import InFlightJournal
+from backend.job.ledger import Ledger
+from backend.job.ledger_search import find_outcomes
+from backend.job.rates import Window
+from backend.job.replica import AbortFailed, AdoptOutcome
+from backend.job.replica_keeper import ReplicaKeeper
+from backend.job.sampler import Sampler
+from backend.job.sealing import Sealer
+from backend.job.situation import dataset_status, observed
+from backend.job.slots import Slots
+from backend.job.state_store import StateStore
+from backend.job.wish_keeper import WishKeeper
+from backend.job.wishes import Want
+from backend.records import DatasetState, Event, Intent, JobStatus, RunPhase, Severity
+from backend.run_dir import RunDir
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+RATE_WINDOW_S: Final = 60.0
+LEFT: Final = frozenset({RunPhase.FINISHED, RunPhase.STOPPED, RunPhase.FAILED})
+LIVES_FACT: Final = "lives"
+DISK_HYSTERESIS: Final = 1.05  # admission goes on when there is a little more room than the floor
+
+
+class Supervisor:
+    """One run's process that works. Made inside the event loop; `run` returns the exit code."""
+
+    def __init__(
+        self, run: RunDir, config: RunConfig, ledger: Ledger, store: StateStore, session: aiohttp.ClientSession
+    ) -> None:
+        self.run_dir, self.config, self.ledger, self.store, self.session = run, config, ledger, store, session
+        self.life = int(ledger.get_fact(LIVES_FACT) or 0) + 1
+        self.phase = RunPhase.STARTING
+        self.phase_reason: str | None = None
+        self.exit_code: int | None = None
+        self.events: list[Event] = []
+        self.alarms = Alarms()
+        engine = config.engine
+        self.policy = plan.RestartPolicy(
+            engine.restart_backoff_s, engine.restart_backoff_max_s, engine.max_restarts, engine.restart_window_s
+        )
+        self.keeper_of_wishes = WishKeeper(config, ledger, store, emit=self.events.append, on_change=self._on_intent)
+        wishes = self.keeper_of_wishes.wishes
+        self.runners = {d.name: DatasetRunner(config, d, ledger, run.root, wishes.datasets[d.name]) for d in config.datasets}
+        self.journal = InFlightJournal(run.in_flight)
+        self.slots = Slots(
+            driver=config.driver,
+            runners=self.runners,
+            ledger=ledger,
+            journal=self.journal,
+            session=session,
+            model=config.model.served_name or config.model.path,
+            now=time.time,
+            concurrency=wishes.concurrency,
+            order=wishes.order,
+        )
+        self.keepers = [self._keep(replica) for replica in build_replicas(config, run, os.environ)]
+        self.sealer = Sealer(ledger, shard_rows=config.driver.shard_rows, shard_seconds=config.driver.shard_seconds)
+        self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.events.append)
+        self.exporter = Exporter.start(config.telemetry.prometheus_port)
+        self._rates = Window(RATE_WINDOW_S)
+        self._signals = 0
+        self._stopping_since: float | None = None
+        self._disk_problem: str | None = None
+        self._jobs: dict[str, asyncio.Task[None]] = {}  # sealing, redoing: one of a kind at a time
+
+    # -- the story -----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Works until the run is finished, stopped or has failed. Returns 0, or 1 for failed."""
+        await self.ledger.set_fact(LIVES_FACT, str(self.life))
+        self._tell("run.started", "run", f"Supervisor started (life {self.life}, pid {os.getpid()}).")
+        self._listen_to_signals()
+        await self._heartbeat()
+        await self._take_over()
+        works: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            self.keeper_of_wishes.run,
+            self.slots.run,
+            self.slots.read_ahead,
+        ]
+        works += [self.sampler.run, *(keeper.watch for keeper in self.keepers)]
+        background = [asyncio.create_task(work()) for work in works]
+        try:
+            due = time.monotonic()
+            while self.phase not in LEFT:
+                await self._tick()
+                _raise_failures(background)
+                due = max(due + TICK_S, time.monotonic())
+                await asyncio.sleep(due - time.monotonic())
+        finally:
+            await self._leave(background)
+        return self.exit_code or 0
+
+    async def _tick(self) -> None:
+        now = time.time()
+        wishes = self.keeper_of_wishes.wishes
+        self._watch_disk()
+        self._watch_requests()
+        seen = observed(self.phase, self.keepers, self.runners, now, drain_overdue=self._is_drain_overdue(now))
+        for action in plan.reconcile(wishes, seen, self.policy, now):
+            self._act(action)
+        self._update_slots()
+        self._begin_redo()
+        self._begin("sealing", self._seal_due, when=any(self.sealer.is_due(name, now) for name in self.ledger.datasets()))
+        self._raise_alarms(now)
+        tally = self.slots.tally
+        self._rates.add(now, tally.finished, tally.completion_tokens, tally.finished - tally.rejected)
+        await self._heartbeat()
+
+    async def _take_over(self) -> None:
+        """Keeps a former life's servers, and ends what it had asked of them before anything is asked again."""
+        former = self.journal.requests()
+        for keeper in self.keepers:
+            result = await asyncio.to_thread(keeper.replica.adopt)
+            ours = [rid for rid, name in former.items() if name == keeper.name]
+            subject = f"engine:{keeper.name}"
+            if result.outcome is AdoptOutcome.ADOPTED:
+                keeper.adopted()
+                self._tell("engine.adopted", subject, f"Replica {keeper.name}: {result.reason or 'its server was kept.'}")
+            elif result.outcome is not AdoptOutcome.NOTHING:
+                severity = Severity.WARNING if result.outcome is AdoptOutcome.REAPED else Severity.ERROR
+                self._tell(f"engine.{result.outcome}", subject, f"Replica {keeper.name}: {result.reason}", severity)
+            if ours and (result.outcome is AdoptOutcome.ADOPTED or not keeper.owned):
+                await self._abort_former(keeper, ours)
+        for rid in former:
+            self.journal.remove(rid)
+
+    async def _abort_former(self, keeper: ReplicaKeeper, rids: Sequence[str]) -> None:
+        try:
+            await keeper.replica.abort(self.session, None if keeper.owned else rids)
+        except AbortFailed as error:
+            self._tell("engine.abort_failed", f"engine:{keeper.name}", str(error), Severity.WARNING)
+            return
+        words = f"Replica {keeper.name}: {len(rids)} requests of the former supervisor were aborted; they are made again."
+        self._tell("engine.former_requests_aborted", f"engine:{keeper.name}", words)
+
+    async def _leave(self, background: Sequence[asyncio.Task[None]]) -> None:
+        for task in background:
+            task.cancel()
+        await self.slots.close()
+        await asyncio.gather(*background, *self._jobs.values(), return_exceptions=True)
+        if self._disk_problem is None:
+            for name in self.ledger.datasets():
+                await self.sealer.seal(name)
+        self.exit_code = 0 if self.phase in (RunPhase.FINISHED, RunPhase.STOPPED) else 1
+        words = {
+            RunPhase.FINISHED: "The run is finished.",
+            RunPhase.STOPPED: "The run was stopped; `start` goes on where it was.",
+        }.get(self.phase, f"The run cannot go on. {self.phase_reason or 'The events before this one say why.'}")
+        self._tell(f"run.{self.phase}", "run", words, Severity.ERROR if self.exit_code else Severity.INFO)
+        self.exporter.close()
+        self.journal.close()
+        await self._heartbeat()
+
+    # -- looking -------------------------------------------------------------------------------------------------------------
+
+    def _is_drain_overdue(self, now: float) -> bool:
+        if self.keeper_of_wishes.wishes.run is not Want.STOPPED:
+            self._stopping_since = None
+            return False
+        self._stopping_since = self._stopping_since or now
+        return now - self._stopping_since >= self.config.driver.drain_limit_s
+
+    def _watch_disk(self) -> None:
+        floor_gb = self.config.driver.disk_floor_gb * (DISK_HYSTERESIS if self._disk_problem else 1.0)
+        for path in (self.run_dir.root, self.run_dir.shards):
+            free_gb = shutil.disk_usage(path).free / 1e9
+            if free_gb < floor_gb:
+                self._disk_problem = (
+                    f"{path} has {free_gb:.2f} GB free, less than disk_floor_gb = {self.config.driver.disk_floor_gb:g}: no new "
+                    f"requests are sent. Make room; it goes on by itself."
+                )
+                return
+        self._disk_problem = self.slots.tally.store_failure
+
+    def _watch_requests(self) -> None:
+        for keeper in self.keepers:
+            if keeper.lost_requests:
+                keeper.lost_requests = False
+                count = self.slots.send_again(keeper.name)
+                words = f"Replica {keeper.name} has forgotten {count} requests (it runs and queues none); they are sent again."
+                self._tell("engine.lost_requests", f"engine:{keeper.name}", words, Severity.WARNING)
+        for runner in self.runners.values():
+            for sample_id in runner.admission.to_cancel():
+                self.slots.abort_one(runner.name, str(sample_id))
+
+    # -- acting --------------------------------------------------------------------------------------------------------------
+
+    def _act(self, action: plan.Action) -> None:
+        match action:
+            case plan.SetDatasetState(name, state, reason):
+                self._set_dataset_state(self.runners[name], state, reason)
+            case plan.AbortDataset(name):
+                self.slots.abort(name)
+            case plan.SetPhase(phase, reason):
+                self.phase, self.phase_reason = phase, reason
+                log.info("phase %s%s", phase, f": {reason}" if reason else "")
+            case plan.Launch(name):
+                self._keeper(name).launch()
+            case plan.StopReplica(name, reason):
+                self._keeper(name).stop(reason)
+            case plan.AwaitRestart(name):
+                self._keeper(name).await_restart(self.policy)
+            case plan.GiveUpReplica(name, reason):
+                self._keeper(name).give_up(reason)
+
+    def _set_dataset_state(self, runner: DatasetRunner, state: DatasetState, reason: str | None) -> None:
+        before, runner.state, runner.reason = runner.state, state, reason
+        quiet = {DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING}
+        if state in quiet and before in quiet and state is not DatasetState.RUNNING:
+            return  # slots fill and drain all the time
+        severity = Severity.ERROR if state is DatasetState.FAILED else Severity.INFO
+        words = f"{runner.name}: {before} → {state}" + (f" ({reason})" if reason else "")
+        self._tell(f"dataset.{state}", f"dataset:{runner.name}", words, severity)
+        if state in plan.ENDED:
+            self._begin(f"sealing {runner.name}", lambda: self._seal(runner.name))
+
+    def _update_slots(self) -> None:
+        wishes = self.keeper_of_wishes.wishes
+        self.slots.concurrency, self.slots.order = wishes.concurrency, wishes.order
+        self.slots.admitting = self.phase in (RunPhase.STARTING, RunPhase.RUNNING) and self._disk_problem is None
+        self.slots.admitting = self.slots.admitting and wishes.run is Want.RUNNING
+        for name, runner in self.runners.items():
+            wish = wishes.datasets[name]
+            runner.open = wish.want is Want.RUNNING and runner.state is not DatasetState.HELD
+            if runner.admission.limits != limits_of(wish):
+                runner.admission.set_limits(limits_of(wish))
+            if not runner.open or wishes.run is Want.STOPPED:
+                self.slots.abort(name, only_waiting=True)
+        endpoints = [keeper.endpoint for keeper in self.keepers]
+        self.slots.set_endpoints([endpoint for endpoint in endpoints if endpoint is not None])
+        self.slots.changed()
+
+    def _on_intent(self, intent: Intent) -> None:
+        if intent.value.get("want") == Want.RUNNING and intent.subject in ("engine", "run"):
+            for keeper in self.keepers:
+                keeper.forgive()
+        self._update_slots()
+
+    def _begin_redo(self) -> None:
+        name = next((n for n, w in self.keeper_of_wishes.wishes.datasets.items() if w.redo), None)
+        if name is not None:
+            self._begin("redoing", lambda: self._redo(name))
+
+    async def _redo(self, name: str) -> None:
+        """Marks the samples of the asked outcomes as superseded; the next pass over the prompts finds them open again."""
+        outcomes = self.keeper_of_wishes.wishes.datasets[name].redo
+        keys = await asyncio.to_thread(lambda: list(find_outcomes(self.run_dir, name, outcomes)))
+        await self.ledger.supersede(name, keys, f"redo of {', '.join(outcomes)}")
+        runner = self.runners[name]
+        for key in keys:
+            runner.admission.forget_sample(key.completion_tokens)
+        runner.read_again()
+        await self.keeper_of_wishes.redo_done(name)
+        self._tell("dataset.redo", f"dataset:{name}", f"{name}: {len(keys):,} samples ({', '.join(outcomes)}) are made again.")
+
+    async def _seal_due(self) -> None:
+        self._tell_of_seal((await self.sealer.seal_due(time.time())).problem)
+
+    async def _seal(self, name: str) -> None:
+        self._tell_of_seal((await self.sealer.seal(name)).problem)
+
+    def _tell_of_seal(self, problem: str | None) -> None:
+        self.events += self.alarms.update(time.time(), "ledger.unsealed", "ledger", problem, over="Rows are sealed again.")
+
+    def _begin(self, kind: str, work: Callable[[], Coroutine[Any, Any, None]], *, when: bool = True) -> None:
+        """Starts a job in the background unless one of its kind is under way. One that failed is told."""
+        running = self._jobs.get(kind)
+        if running is not None and running.done():
+            error = running.exception()
+            if error is not None:
+                log.error("%s failed", kind, exc_info=error)
+                self._tell("run.error", "run", f"{kind} failed: {error}; it is tried again.", Severity.ERROR)
+            del self._jobs[kind]
+        if when and kind not in self._jobs:
+            self._jobs[kind] = asyncio.create_task(work())
+
+    def _keep(self, replica: Any) -> ReplicaKeeper:
+        engine, name = self.config.engine, replica.name
+
+        def in_flight_and_answered() -> tuple[int, int]:
+            tally = self.slots.replicas.get(name)
+            return (tally.in_flight, tally.answered) if tally else (0, 0)
+
+        return ReplicaKeeper(
+            replica,
+            self.session,
+            owned=engine.kind is not EngineKind.ATTACHED,
+            stall_after_s=engine.stall_after_s,
+            stop_deadline_s=engine.stop_deadline_s,
+            in_flight_and_answered=in_flight_and_answered,
+            emit=self.events.append,
+            now=time.time,
+        )
+
+    def _keeper(self, name: str) -> ReplicaKeeper:
+        return next(keeper for keeper in self.keepers if keeper.name == name)
+
+    # -- saying --------------------------------------------------------------------------------------------------------------
+
+    def _raise_alarms(self, now: float) -> None:
+        conditions = [("run.admission_stopped", "run", self._disk_problem, "Requests are sent again.")]
+        conditions.append(("engine.denied", "engine", self.slots.tally.denied, "The engine accepts requests again."))
+        for keeper in self.keepers:
+            conditions.append(("engine.slow", f"engine:{keeper.name}", keeper.throughput_problem, "Throughput has recovered."))
+        for runner in self.runners.values():
+            if runner.bad_line_count:
+                one = runner.bad_lines[0]
+                words = f"{runner.name}: lines without a prompt are passed over; the first: {one.file}:{one.line}: {one.reason}"
+                conditions.append(("dataset.bad_lines", f"dataset:{runner.name}", words, ""))
+        for kind, subject, problem, over in conditions:
+            self.events += self.alarms.update(now, kind, subject, problem, over=over)
+
+    async def _heartbeat(self) -> None:
+        events = self.events.copy()
+        self.events.clear()
+        if events:
+            for event in events:
+                log.log(
+                    logging.INFO if event.severity is Severity.INFO else logging.WARNING, "%s: %s", event.kind, event.message
+                )
+            await self.store.record(events)
+        status = self._status()
+        self.exporter.update(status)
+        await self.store.heartbeat(at=time.time(), pid=os.getpid(), life=self.life, status=status)
+
+    def _status(self) -> JobStatus:
+        wishes = self.keeper_of_wishes.wishes
+        rates = self._rates.rates()
+        grown = self._rates.differences()
+        made = grown[1][2] if grown else 0.0
+        return JobStatus(
+            phase=self.phase,
+            concurrency=wishes.concurrency,
+            in_flight=self.slots.in_flight(),
+            datasets=tuple(dataset_status(self.runners[name], self.ledger, wishes) for name in wishes.order),
+            replicas=tuple(keeper.status() for keeper in self.keepers),
+            order=wishes.order,
+            tokens_per_s=rates[1] if rates else None,
+            requests_per_s=rates[0] if rates else None,
+            mean_completion_tokens=grown[1][1] / made if grown and made else None,
+            admission_stopped=self._disk_problem,
+            prometheus_url=self.exporter.url,
+            exit_code=self.exit_code,
+        )
+
+    def _tell(
+        self, kind: str, subject: str, message: str, severity: Severity = Severity.INFO, *, who: str = "supervisor"
+    ) -> None:
+        self.events.append(Event(time.time(), kind, subject, message, severity, who))
+
+    def _listen_to_signals(self) -> None:
+        def stop() -> None:
+            self._signals += 1
+            self.keeper_of_wishes.ask_to_stop(now=self._signals > 1)
+            how = "at once" if self._signals > 1 else "after the requests in flight"
+            self._tell("run.signal", "run", f"A signal asks to stop {how}.", who="signal")
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _raise_failures(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """A background task that has ended has failed: the supervisor must not go on without it."""
+    for task in tasks:
+        if task.done():
+            task.result()
+            raise RuntimeError(f"{task.get_coro()} ended")

@@ -1,0 +1,113 @@
+"""What can be wanted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.config import RunConfig
+from backend.job import wishes
+from backend.job.wishes import RefusedError, Want
+from backend.records import Intent, IntentAction, Outcome
+
+CONFIG = RunConfig.model_validate(
+    {
+        "name": "r",
+        "model": {"path": "m"},
+        "engine": {"kind": "simulated"},
+        "generation": {"concurrency": 7},
+        "datasets": [{"name": "B1", "path": "a", "token_budget": 100}, {"name": "B2", "path": "b"}],
+    }
+)
+
+
+def _intent(subject: str, action: IntentAction, **value: object) -> Intent:
+    return Intent(subject, action, value, "me", 1.0, "t")
+
+
+def _apply(*intents: Intent) -> wishes.Wishes:
+    wanted = wishes.initial(CONFIG)
+    for intent in intents:
+        wanted, _ = wishes.apply(wanted, intent)
+    return wanted
+
+
+def test_the_configuration_alone_wants_everything_to_run() -> None:
+    wanted = wishes.initial(CONFIG)
+
+    assert (wanted.run, wanted.engine, wanted.concurrency, wanted.order) == (Want.RUNNING, Want.RUNNING, 7, ("B1", "B2"))
+    assert wanted.datasets["B1"].token_budget == 100
+    assert wanted.datasets["B2"].token_budget is None
+
+
+def test_repeating_an_intent_changes_nothing() -> None:
+    pause = _intent("dataset:B1", IntentAction.STATE, want="paused", now=True)
+
+    assert _apply(pause, pause) == _apply(pause)
+
+
+def test_a_killed_dataset_can_be_revived() -> None:
+    killed = _intent("dataset:B1", IntentAction.STATE, want="killed")
+    revived = _intent("dataset:B1", IntentAction.STATE, want="running")
+
+    assert _apply(killed).datasets["B1"].want is Want.KILLED
+    assert _apply(killed).datasets["B1"].now
+    assert _apply(killed, revived).datasets["B1"].want is Want.RUNNING
+
+
+def test_a_partial_order_puts_the_named_datasets_first() -> None:
+    assert _apply(_intent("run", IntentAction.SET, key="order", value=["B2"])).order == ("B2", "B1")
+
+
+@pytest.mark.parametrize("key", ["B1.token_budget", "datasets.B1.token_budget"])
+def test_a_budget_is_changed_and_cleared_while_the_run_goes_on(key: str) -> None:
+    assert _apply(_intent("run", IntentAction.SET, key=key, value=5)).datasets["B1"].token_budget == 5
+    assert _apply(_intent("run", IntentAction.SET, key=key, value=None)).datasets["B1"].token_budget is None
+
+
+def test_a_start_takes_back_a_stop_and_wants_the_engine_again() -> None:
+    wanted = _apply(
+        _intent("run", IntentAction.STATE, want="stopped", now=True),
+        _intent("engine", IntentAction.STATE, want="stopped"),
+        _intent("run", IntentAction.STATE, want="running"),
+    )
+
+    assert (wanted.run, wanted.run_now, wanted.engine) == (Want.RUNNING, False, Want.RUNNING)
+
+
+def test_a_redo_is_pending_until_it_is_done() -> None:
+    wanted = _apply(_intent("dataset:B2", IntentAction.REDO, outcomes=["empty", "degenerate"]))
+
+    assert wanted.datasets["B2"].redo == (Outcome.EMPTY, Outcome.DEGENERATE)
+    assert wishes.redo_done(wanted, "B2").datasets["B2"].redo == ()
+
+
+@pytest.mark.parametrize(
+    ("intent", "words"),
+    [
+        (
+            _intent("dataset:B9", IntentAction.STATE, want="paused"),
+            "There is no 'dataset:B9' in this run; its datasets are B1, B2.",
+        ),
+        (
+            _intent("dataset:B1", IntentAction.STATE, want="flying"),
+            "dataset:B1 can be running or paused or killed, not 'flying'.",
+        ),
+        (_intent("engine", IntentAction.STATE, want="paused"), "engine can be running or stopped, not 'paused'."),
+        (_intent("run", IntentAction.SET, key="concurrency", value=0), "concurrency: 0 is not a whole number of at least 1."),
+        (_intent("run", IntentAction.SET, key="concurrency", value=True), "concurrency: True is not a whole number"),
+        (
+            _intent("run", IntentAction.SET, key="order", value=["B1", "B1"]),
+            "order: ['B1', 'B1'] is no list of this run's datasets",
+        ),
+        (_intent("run", IntentAction.SET, key="B1.max_samples", value=-1), "B1.max_samples: -1 is neither a whole number"),
+        (_intent("run", IntentAction.SET, key="engine.tp", value=2), "engine.tp: no such setting, or no such dataset."),
+        (_intent("run", IntentAction.SET, key="B1.turns", value="all"), "cannot be set while the run goes on"),
+        (_intent("dataset:B1", IntentAction.REDO, outcomes=["bad"]), "outcomes are ok, truncated, empty"),
+        (_intent("dataset:B1", IntentAction.REDO, outcomes=[]), "name at least one outcome"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(intent: Intent, words: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        wishes.apply(wishes.initial(CONFIG), intent)
+
+    assert words in str(refusal.value)
