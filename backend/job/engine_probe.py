@@ -124,10 +124,10 @@ class EngineProbe:
         return await self._load_of_elder(due)
 
     async def _load_of_elder(self, due: bool) -> EngineLoad:
-        """Older servers ask their scheduler for it, so they are asked only every few seconds."""
+        """Older servers ask their scheduler for it, so they are asked only with the metrics; the answer holds in between."""
         if self._elder_load is not None and not due:
             return self._elder_load
-        if self._info is None:
+        if self._info is None or GET_LOAD in self._missing:  # somebody must answer, or it would count as alive unasked
             await self.read_server_info()
         info = self._info or ServerInfo()
         load = EngineLoad()
