@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backend.config import EngineKind, RunConfig
+from backend.job.attached import AttachedServer
+from backend.job.container import ContainerServer
 from backend.job.replica import (
     AbortFailed,
     AdoptOutcome,
@@ -49,6 +51,8 @@ def build_replicas(
 ) -> list[Replica]:
     """The replicas of a run's engine, not started yet. `gpu_memory_used(gpus)` tells the bytes in use on these GPUs."""
     engine = config.engine
-    if engine.kind in (EngineKind.LOCAL, EngineKind.SIMULATED):
-        return [ServerProcess(config, run, environ, index, gpu_memory_used) for index in range(engine.replicas)]
-    raise NotImplementedError(engine.kind)
+    if engine.kind is EngineKind.ATTACHED:
+        return [AttachedServer(config, environ, index) for index in range(len(engine.urls))]
+    if engine.kind is EngineKind.CONTAINER:
+        return [ContainerServer(config, run, environ, index, gpu_memory_used) for index in range(engine.replicas)]
+    return [ServerProcess(config, run, environ, index, gpu_memory_used) for index in range(engine.replicas)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from enum import StrEnum
 
 import aiohttp
 
@@ -21,12 +22,21 @@ _PATIENCE_S = 0.2
 _ABORTS_AT_ONCE = 32
 
 
+class KeyAnswer(StrEnum):
+    """What a server makes of the API key it was started with."""
+
+    TAKEN = "taken"  # the key is accepted, a wrong one is refused: it is the server that was started with it
+    IGNORED = "ignored"  # any key is accepted
+    REFUSED = "refused"  # the key is refused: another server
+
+
 class ServerProbe:
     """Asks one server, in one background task at a time."""
 
     def __init__(self, base_url: str, api_key: str | None) -> None:
         self._base_url = base_url
-        self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._api_key = api_key
+        self._headers = _authorization(api_key)
         self._task: asyncio.Task[None] | None = None
         self._asked_at: float | None = None
         self._version_asked_at: float | None = None
@@ -34,6 +44,7 @@ class ServerProbe:
         self.ready: bool | None = None  # last answer; None: no answer (not reachable, or too slow)
         self.reachable: bool | None = None  # something accepts connections there
         self.answered_at: float | None = None  # when the last answer of any kind came
+        self.key: KeyAnswer | None = None  # None: not known yet, or no key
         self.version: str | None = None
 
     async def look(self, session: aiohttp.ClientSession, now: float, *, urgent: bool) -> None:
@@ -63,6 +74,8 @@ class ServerProbe:
             self.ready = await self._ask_ready(session)
             if self.ready is not None:
                 self.answered_at = now
+            if self.ready and self._api_key is not None and self.key in (None, KeyAnswer.REFUSED):
+                self.key = await self._ask_key(session)
         if self._version_due(now):
             self._version_asked_at = now
             self._version_tries += 1
@@ -82,6 +95,15 @@ class ServerProbe:
                 return status == 200
         return False
 
+    async def _ask_key(self, session: aiohttp.ClientSession) -> KeyAnswer | None:
+        right, _ = await self._get(session, "/v1/models", _QUICK_S)
+        if right in (401, 403):
+            return KeyAnswer.REFUSED
+        wrong, _ = await self._get(session, "/v1/models", _QUICK_S, headers=_authorization(f"not-{self._api_key}"))
+        if right is None or wrong is None:
+            return None
+        return KeyAnswer.TAKEN if wrong in (401, 403) else KeyAnswer.IGNORED
+
     async def _ask_version(self, session: aiohttp.ClientSession) -> str | None:
         # /v1/loads first: it costs the scheduler nothing. /server_info waits for the scheduler for ever, hence the time-out.
         for path in ("/v1/loads", "/server_info", "/get_server_info"):
@@ -90,10 +112,12 @@ class ServerProbe:
                 return version
         return None
 
-    async def _get(self, session: aiohttp.ClientSession, path: str, timeout_s: float) -> tuple[int | None, object]:
+    async def _get(
+        self, session: aiohttp.ClientSession, path: str, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> tuple[int | None, object]:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
-            async with session.get(self._base_url + path, headers=self._headers, timeout=timeout) as answer:
+            async with session.get(self._base_url + path, headers=headers or self._headers, timeout=timeout) as answer:
                 self.reachable = True
                 is_json = answer.content_type == "application/json"
                 return answer.status, await answer.json() if is_json else await answer.read()
@@ -111,7 +135,7 @@ async def abort_requests(session: aiohttp.ClientSession, endpoint: Endpoint, rid
             f"{endpoint.base_url} is run by somebody else: only requests of this run are aborted there, never everything."
         )
     bodies = [{"rid": "", "abort_all": True}] if rids is None else [{"rid": rid, "abort_all": False} for rid in rids if rid]
-    headers = {} if endpoint.api_key is None else {"Authorization": f"Bearer {endpoint.api_key}"}
+    headers = _authorization(endpoint.api_key)
     limit = asyncio.Semaphore(_ABORTS_AT_ONCE)
     timeout = aiohttp.ClientTimeout(total=5.0)
 
@@ -128,3 +152,7 @@ async def abort_requests(session: aiohttp.ClientSession, endpoint: Endpoint, rid
     failures = [failure for failure in await asyncio.gather(*(send(body) for body in bodies)) if failure is not None]
     if failures:
         raise AbortFailed(f"{len(failures)} of {len(bodies)} aborts on {endpoint.base_url} failed: {failures[0]}.")
+
+
+def _authorization(api_key: str | None) -> dict[str, str]:
+    return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from backend.job.identity import holds_port, owned_processes
 from backend.job.ports import describe_holder, is_free
 from backend.job.process_tree import ProcessMark, is_alive, send_signal
+from backend.job.replica import StopReport
 from backend.job.server_record import ServerRecord
 
 _POLL_S = 0.05
@@ -80,7 +81,29 @@ def kill_now(record: ServerRecord, *, timeout_s: float = 10.0) -> tuple[int, ...
         time.sleep(_POLL_S)
 
 
-async def wait_for_port(record: ServerRecord, times: StopTimes) -> str | None:
+async def report_stop(
+    record: ServerRecord,
+    times: StopTimes,
+    gpu_memory_used: Callable[[], int | None],
+    *,
+    how: str,
+    troubles: list[str],
+    exit_code: int | None,
+    killed: int,
+) -> StopReport:
+    """Waits for port and GPU memory and tells how the stop went. `how`: how it ended; `troubles`: what went wrong so far."""
+    found = list(troubles)
+    for trouble in (
+        await _wait_for_port(record, times),
+        await _wait_for_gpu_memory(record.gpu_memory_before_bytes, gpu_memory_used, times),
+    ):
+        if trouble is not None:
+            found.append(trouble)
+    verified = "; ".join(found) if found else "nothing of it is left, its port is free"
+    return StopReport(not found, f"replica {record.replica}: {how}; {verified}", exit_code, killed)
+
+
+async def _wait_for_port(record: ServerRecord, times: StopTimes) -> str | None:
     """Waits until the port is free; else says who holds it."""
     if await _wait_until(lambda: is_free(record.port, record.host), times.port_free_s, poll_s=0.2):
         return None
@@ -89,7 +112,7 @@ async def wait_for_port(record: ServerRecord, times: StopTimes) -> str | None:
     return f"port {record.port} is still held by {whose}"
 
 
-async def wait_for_gpu_memory(
+async def _wait_for_gpu_memory(
     before_bytes: int | None, gpu_memory_used: Callable[[], int | None], times: StopTimes
 ) -> str | None:
     """Waits until the GPUs hold about what they held before the launch (a kill only begins to free memory); else says how
