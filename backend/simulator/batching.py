@@ -11,7 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from backend.simulator.curve import SpeedCurve
 from backend.simulator.prefix_cache import PrefixCache
@@ -20,6 +20,16 @@ MAX_PREFILL_TOKENS = 16384
 _CLIP_NEW_TOKENS = 4096
 _RATIO_START, _RATIO_FLOOR, _RATIO_STEPS = 0.7, 0.098, 600
 _RETRACT_ROOM_STEPS = 20
+_RECHECK_STEPS = 20
+"""How often a request that waits for room in the pool is looked at again: the reserve for running ones shrinks meanwhile."""
+
+
+class _Stop(Enum):
+    """What ends a stretch of decoding."""
+
+    END = 1
+    FULL = 2
+    RECHECK = 3
 
 
 class FinishKind(StrEnum):
@@ -148,6 +158,7 @@ class Scheduler:
         self._ratio_set = _RATIO_START
         self._ratio_set_pace = 0.0
         self._reset_decoded = 0
+        self._pool_blocks = False
 
     # ---- what others read
 
@@ -238,16 +249,16 @@ class Scheduler:
                 continue
             if not self.running:
                 break
-            stop_pace, runs_full = self._next_stop()
+            stop_pace, stop = self._next_stop()
             pace_per_s = self._pace_per_s()
             stop_at = self._last + (stop_pace - self._pace) / pace_per_s
             if stop_at > now:
                 self._decode_to(self._pace + (now - self._last) * pace_per_s, now)
                 break
             self._decode_to(stop_pace, stop_at)
-            if runs_full:
+            if stop is _Stop.FULL:
                 self._retract(finished)
-            else:
+            elif stop is _Stop.END:
                 self._finish_ended(finished)
         self._last = max(self._last, now)
         return finished
@@ -311,16 +322,17 @@ class Scheduler:
         count = len(self.running)
         return self.curve.at(count) * self.speed / self._slowdown / count
 
-    def _next_stop(self) -> tuple[float, bool]:
-        """The pace at which the next request ends or the pool is full, and whether it is the latter."""
+    def _next_stop(self) -> tuple[float, _Stop]:
+        """The pace at which something happens next, and what."""
         while self._ends and self._ends[0][1] != self._ends[0][2]._serial:
             heapq.heappop(self._ends)
-        end_pace = self._ends[0][0]
-        count = len(self.running)
-        full_pace = (self.pool_tokens - self._base_tokens) / count
-        if full_pace < end_pace:
-            return max(full_pace, self._pace), True
-        return max(end_pace, self._pace), False
+        pace, stop = self._ends[0][0], _Stop.END
+        full_pace = (self.pool_tokens - self._base_tokens) / len(self.running)
+        if full_pace < pace:
+            pace, stop = full_pace, _Stop.FULL
+        if self._pool_blocks and self._pace + _RECHECK_STEPS * self._tokens_per_step < pace:
+            return self._pace + _RECHECK_STEPS * self._tokens_per_step, _Stop.RECHECK
+        return max(pace, self._pace), stop
 
     def _decode_to(self, pace: float, at: float) -> None:
         gained, seconds, count = pace - self._pace, at - self._last, len(self.running)
@@ -335,6 +347,7 @@ class Scheduler:
         self._pace, self._last = pace, at
 
     def _admit(self) -> None:
+        self._pool_blocks = False
         if self.prefilling or not self.waiting:
             return
         room = self.max_running - len(self.running)
@@ -352,7 +365,8 @@ class Scheduler:
             total = sequence.prompt_tokens + sequence.generated
             need = total + int(min(sequence.max_new_tokens - sequence.generated, _CLIP_NEW_TOKENS) * ratio) + 1
             alone = not self.running and not batch
-            if (need > free and not alone) or (batch and new_tokens + total > MAX_PREFILL_TOKENS):
+            self._pool_blocks = need > free and not alone
+            if self._pool_blocks or (batch and new_tokens + total > MAX_PREFILL_TOKENS):
                 break
             self.waiting.popleft()
             cached = self.prefix_cache.match(sequence.blocks, sequence.prompt_chars, sequence.prompt_tokens)
