@@ -99,7 +99,7 @@ async def read_answer(
     message: Json = {"role": "assistant", "content": answer}
     if completion.tool_calls:
         message["tool_calls"] = completion.tool_calls
-    return Answer(row, message, _closes_what_it_did_not_open(completion.content))
+    return Answer(row, message, completion.reasoning is None and _starts_inside_reasoning(completion.content, split))
 
 
 def rejected_answer(
@@ -168,9 +168,6 @@ def _epoch(endpoint: Endpoint) -> str:
     return f"{endpoint.replica}:{endpoint.launch}"
 
 
-def _closes_what_it_did_not_open(text: str) -> bool:
-    for opening, closing in REASONING_MARKS:
-        end = text.find(closing)
-        if end >= 0:
-            return opening not in text[:end]
-    return False
+def _starts_inside_reasoning(text: str, split: SplitText) -> bool:
+    head = text[:200].lstrip()
+    return split.closed is True and not any(head.startswith(opening) for opening, *_ in REASONING_MARKS)

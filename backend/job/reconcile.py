@@ -181,7 +181,10 @@ def _next_phase(wishes: Wishes, observed: Observed, planned: list[Action]) -> tu
             return RunPhase.DRAINING, None
         return (RunPhase.STOPPED, None) if gone else (RunPhase.STOPPING, None)
     if ended and not in_flight and not redo:
-        return (RunPhase.FINISHED, None) if gone else (RunPhase.STOPPING, "every dataset has ended")
+        if not gone:
+            return RunPhase.STOPPING, "every dataset has ended"
+        failed = [name for name, state in states.items() if state is DatasetState.FAILED]
+        return (RunPhase.FAILED, f"failed: {', '.join(failed)}") if failed else (RunPhase.FINISHED, None)
     if all_failed and wishes.engine is Want.RUNNING:
         return RunPhase.FAILED, "; ".join(dict.fromkeys(r.end_reason or "no reason known" for r in observed.replicas))
     return RunPhase.RUNNING, None

@@ -222,9 +222,7 @@ class ReplicaKeeper:
     async def _stop(self, reason: str, *, failed: bool) -> None:
         report = await self.replica.stop(deadline_s=self._stop_deadline_s)
         severity = Severity.INFO if report.clean else Severity.WARNING
-        self._emit(
-            Event(self._now(), "engine.stopped", f"engine:{self.name}", f"Replica {self.name}: {report.message}", severity)
-        )
+        self._emit(Event(self._now(), "engine.stopped", f"engine:{self.name}", _sentence(report.message), severity))
         if failed:
             self._end_life(reason, failed_start=False)
         else:
@@ -245,6 +243,11 @@ class ReplicaKeeper:
         if state is not self.state:
             self.since = self._now()
         self.state, self.reason = state, reason
+
+
+def _sentence(words: str) -> str:
+    """Reports begin with the replica's name; events begin with a capital and end with a full stop."""
+    return words[:1].upper() + words[1:].rstrip(".") + "."
 
 
 def _sum(*values: float | None) -> float | None:

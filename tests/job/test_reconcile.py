@@ -220,3 +220,10 @@ def test_a_pending_redo_keeps_a_finished_run_from_ending() -> None:
     from backend.records import Outcome
 
     assert _actions(_wishes(_wish(redo=(Outcome.EMPTY,))), _observed(done)) == []
+
+
+def test_a_run_with_a_failed_dataset_ends_as_failed() -> None:
+    failed = _dataset(state=DatasetState.FAILED, in_flight=0, fault="its file is gone")
+    gone = _observed(failed, _replica(state=EngineState.STOPPED), phase=RunPhase.STOPPING)
+
+    assert _actions(_wishes(), gone) == [SetPhase(RunPhase.FAILED, "failed: B1")]
