@@ -1,6 +1,7 @@
-"""Telemetry, once a second: engine, driver, GPUs and host are asked and written down together; each minute they are rolled up.
+"""Telemetry, once a second: engine, driver, GPUs and host are asked, written down and published together.
 
-What is asked how is told in `engine_probe.py`, `gpu.py` and `host.py`; what is kept in `backend.telemetry`.
+How each is asked is told in `engine_probe.py`, `gpu.py` and `host.py`; what is kept in `backend.telemetry`, what a Prometheus
+sees in `exporter.py`. Each minute what was written is rolled up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from backend import telemetry_store
 from backend.config import EngineKind, RunConfig
+from backend.job.exporter import ADDRESS, DatasetFigures, EngineFigures, Exporter, ExporterError, RunFigures
 from backend.job.gpu import GpuReader, GpuUnavailable, visible_gpus
 from backend.job.host import HostReader
 from backend.job.rates import Window
@@ -47,6 +49,10 @@ class Sampler:
         emit: Callable[[Event], None],
     ) -> None:
         self._slots, self._keepers, self._store, self._emit = slots, keepers, store, emit
+        self._name = config.name
+        self._exporter = Exporter()
+        self.prometheus_url: str | None = None
+        self._prometheus_port = config.telemetry.prometheus_port
         self._host = HostReader(run.root)
         named = config.engine.gpus if config.engine.gpus is not None else visible_gpus(os.environ)
         wanted = config.telemetry.gpu and config.engine.kind is not EngineKind.ATTACHED
@@ -59,11 +65,13 @@ class Sampler:
         """Samples for ever."""
         await self._store.run(telemetry_store.create_tables)
         await self._open_gpus()
+        self._offer_metrics()
         roll_up_at = time.monotonic() + ROLL_UP_EVERY_S
         due = time.monotonic()
         while True:
             try:
                 samples = await self._sample(time.time())
+                self._publish(samples)
                 await self._store.run(lambda con, rows=samples: telemetry_store.write(con, rows))  # type: ignore[misc]
                 if time.monotonic() >= roll_up_at:
                     roll_up_at += ROLL_UP_EVERY_S
@@ -123,6 +131,50 @@ class Sampler:
             retried_total=retried,
             completion_tokens_total=tokens,
             prompt_tokens_total=prompt_tokens,
+        )
+
+    def close(self) -> None:
+        """Frees the port of the metrics and the GPU library."""
+        self._exporter.close()
+        if self._gpus is not None:
+            self._gpus.close()
+
+    def _offer_metrics(self) -> None:
+        if self._prometheus_port is None:
+            return
+        try:
+            port = self._exporter.start(self._prometheus_port)
+        except ExporterError as error:
+            self._emit(Event(time.time(), "telemetry.not_offered", "run", str(error), Severity.WARNING))
+        else:
+            self.prometheus_url = f"http://{ADDRESS}:{port}/metrics"
+
+    def _publish(self, samples: Sequence[Sample]) -> None:
+        if self.prometheus_url is None:
+            return
+        drivers = {sample.key: sample for sample in samples if isinstance(sample, DriverSample)}
+        figures = RunFigures(
+            run=self._name,
+            at=time.time(),
+            concurrency=self._slots.concurrency,
+            datasets=tuple(self._dataset_figures(name, drivers[name]) for name in self._slots.runners),
+            engines=tuple(EngineFigures(replica=k.name, state=k.state, sample=k.sample) for k in self._keepers),
+            gpus=tuple(sample for sample in samples if isinstance(sample, GpuSample)),
+        )
+        self._exporter.publish(figures)
+
+    def _dataset_figures(self, name: str, driver: DriverSample) -> DatasetFigures:
+        runner, totals = self._slots.runners[name], self._slots.ledger.totals(name)
+        completed = totals.samples - totals.rejected - totals.truncated
+        return DatasetFigures(
+            name=name,
+            state=runner.state,
+            useful_tokens=totals.completion_tokens,
+            samples={"completed": completed, "truncated": totals.truncated, "rejected": totals.rejected},
+            in_flight=runner.admission.in_flight,
+            retries=runner.retries,
+            budget_tokens=runner.admission.limits.token_budget,
+            tokens_per_s=driver.useful_tokens_per_s,
         )
 
     async def _open_gpus(self) -> None:

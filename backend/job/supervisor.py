@@ -22,7 +22,6 @@ from backend.job import reconcile as plan
 from backend.job.alarms import Alarms
 from backend.job.dataset_runner import DatasetRunner, limits_of
 from backend.job.engine import build_replicas
-from backend.job.exporter import Exporter
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.ledger_search import find_outcomes
@@ -83,7 +82,6 @@ class Supervisor:
         self.keepers = [self._keep(replica) for replica in build_replicas(config, run, os.environ)]
         self.sealer = Sealer(ledger, shard_rows=config.driver.shard_rows, shard_seconds=config.driver.shard_seconds)
         self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.events.append)
-        self.exporter = Exporter.start(config.telemetry.prometheus_port)
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
         self._stopping_since: float | None = None
@@ -142,7 +140,7 @@ class Supervisor:
             subject = f"engine:{keeper.name}"
             if result.outcome is AdoptOutcome.ADOPTED:
                 keeper.adopted()
-                self._tell("engine.adopted", subject, f"Replica {keeper.name}: {result.reason or 'its server was kept.'}")
+                self._tell("engine.adopted", subject, f"Replica {keeper.name}: its server was kept ({result.reason}).")
             elif result.outcome is not AdoptOutcome.NOTHING:
                 severity = Severity.WARNING if result.outcome is AdoptOutcome.REAPED else Severity.ERROR
                 self._tell(f"engine.{result.outcome}", subject, f"Replica {keeper.name}: {result.reason}", severity)
@@ -174,7 +172,7 @@ class Supervisor:
             RunPhase.STOPPED: "The run was stopped; `start` goes on where it was.",
         }.get(self.phase, f"The run cannot go on. {self.phase_reason or 'The events before this one say why.'}")
         self._tell(f"run.{self.phase}", "run", words, Severity.ERROR if self.exit_code else Severity.INFO)
-        self.exporter.close()
+        self.sampler.close()
         self.journal.close()
         await self._heartbeat()
 
@@ -347,7 +345,6 @@ class Supervisor:
                 )
             await self.store.record(events)
         status = self._status()
-        self.exporter.update(status)
         await self.store.heartbeat(at=time.time(), pid=os.getpid(), life=self.life, status=status)
 
     def _status(self) -> JobStatus:
@@ -366,7 +363,7 @@ class Supervisor:
             requests_per_s=rates[0] if rates else None,
             mean_completion_tokens=grown[1][1] / made if grown and made else None,
             admission_stopped=self._disk_problem,
-            prometheus_url=self.exporter.url,
+            prometheus_url=self.sampler.prometheus_url,
             exit_code=self.exit_code,
         )
 
