@@ -30,7 +30,7 @@ from backend.prompts import PromptFileError
 from backend.records import Intent
 from backend.report.formatting import DASH, compact, plain, plural
 from backend.run_dir import RunDir, RunDirError
-from backend.runs import find_run, list_runs, nearest, runs_folder
+from backend.runs import command_name, find_run, list_runs, nearest, runs_folder
 
 ANSWER_TIMEOUT_S: Final = 5.0
 WAIT_POLL_S: Final = 0.5
@@ -48,7 +48,7 @@ def create(options: argparse.Namespace) -> int:
     for dataset in settings.datasets:
         found = files.get(dataset.name, [])
         say(f"  {dataset.name}: {plural(sum(f.records for f in found), 'prompt')} in {plural(len(found), 'file')}")
-    say(f"Start it with: python -m backend start {_shown(run)}")
+    say(f"Start it with: python -m backend start {command_name(run)}")
     return 0
 
 
@@ -68,11 +68,11 @@ def start(options: argparse.Namespace) -> int:
         complain(f"{run.name} could not be started. {result.reason}")
         return 1
     if result.outcome is StartOutcome.SLOW:
-        say(f"{run.name} was started (pid {pid}) and has not given a sign of life yet; status {_shown(run)} tells more.")
+        say(f"{run.name} was started (pid {pid}) and has not given a sign of life yet; status {command_name(run)} tells more.")
     elif result.outcome is StartOutcome.ENDED:
         say(f"{run.name} was started and has left again. {result.reason}")
     else:
-        say(f"{run.name} is running (pid {pid}). See how it goes with: python -m backend status {_shown(run)}")
+        say(f"{run.name} is running (pid {pid}). See how it goes with: python -m backend status {command_name(run)}")
     return 0
 
 
@@ -110,7 +110,7 @@ def kill(options: argparse.Namespace) -> int:
     say(
         f"{plural(counts.finished_samples, 'finished sample')} of {options.dataset} "
         f"({compact(counts.completion_tokens)} tokens) stay. It can be revived: "
-        f"python -m backend resume {_shown(run)} {options.dataset}"
+        f"python -m backend resume {command_name(run)} {options.dataset}"
     )
     return code
 
@@ -127,7 +127,7 @@ def change(options: argparse.Namespace) -> int:
     run = _find(options)
     key, equals, text = options.setting.partition("=")
     if not equals:
-        raise ControlError(f"{options.setting!r} is not KEY=VALUE; for example: set {_shown(run)} concurrency=96")
+        raise ControlError(f"{options.setting!r} is not KEY=VALUE; for example: set {command_name(run)} concurrency=96")
     canonical, new = parse_setting(run, key.strip(), text.strip())
     say(f"{canonical}: {_value(current_setting(run, canonical))} → {_value(new)}")
     intent = want_setting(run, key.strip(), text.strip(), _who())
@@ -255,13 +255,8 @@ def _tell_answer(run: RunDir, intent: Intent, options: argparse.Namespace) -> in
     if state is SupervisorState.NOT_ANSWERING:
         say(f"Written down. The supervisor of {run.name} does not answer at the moment: the wish waits for it.")
     else:
-        say(f"Written down. {run.name} is not running: the wish waits until python -m backend start {_shown(run)}")
+        say(f"Written down. {run.name} is not running: the wish waits until python -m backend start {command_name(run)}")
     return 0
-
-
-def _shown(run: RunDir) -> str:
-    """How the user names this run in a command."""
-    return run.name if run.root.parent == runs_folder() else str(run.root)
 
 
 def _who() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,7 +30,7 @@ def list_runs(runs: Path) -> list[RunDir]:
 def find_run(text: str, runs: Path) -> RunDir:
     """A run by its name in `runs` or by its path. Raises RunDirError, with the nearest names, where there is none."""
     named = Path(text).name == text and text not in ("", ".", "..")
-    places = ([runs / text] if named else []) + [Path(text).expanduser().absolute()]
+    places = ([runs / text] if named else []) + [Path(os.path.abspath(Path(text).expanduser()))]
     for place in places:
         run = RunDir(place)
         if run.config.is_file():
@@ -43,6 +44,11 @@ def find_run(text: str, runs: Path) -> RunDir:
     if not named:
         raise RunDirError(f"There is no run at {places[0]}. `list` shows the runs of {runs}.")
     return _raise_unknown(text, runs)
+
+
+def command_name(run: RunDir) -> str:
+    """How a run is named in a command: by its name where that is enough, else by its path, quoted for a shell."""
+    return run.name if run.root.parent == runs_folder() else shlex.quote(str(run.root))
 
 
 def nearest(name: str, names: Iterable[str], *, what: str) -> str:

@@ -101,7 +101,7 @@ def test_relative_programs_models_and_keys_are_made_absolute_but_not_hub_names(t
 def test_an_existing_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     before = run.config.read_bytes()
-    with pytest.raises(ControlError, match=r"exists already.*start demo"):
+    with pytest.raises(ControlError, match=r"exists already.*start .*demo"):
         make_run(tmp_path)
     assert run.config.read_bytes() == before
     assert [p.name for p in run.root.parent.iterdir()] == ["demo"]
@@ -136,7 +136,7 @@ def test_nothing_is_left_of_a_run_that_cannot_be_written(tmp_path: Path, monkeyp
 
 
 def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_dir, "file_system_type", lambda path: "nfs4")
+    monkeypatch.setattr(run_dir, "file_system_type", lambda *_: "nfs4")
     with pytest.raises(RunDirError, match="nfs4"):
         make_run(tmp_path)
     assert not (tmp_path / "runs").exists()

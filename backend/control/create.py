@@ -14,6 +14,7 @@ from backend.config import DatasetConfig, FrozenConfig, RunConfig
 from backend.control import ControlError
 from backend.prompts import scan
 from backend.run_dir import RunDir, refuse_network_file_system
+from backend.runs import command_name
 
 
 def create(config_path: Path, runs: Path) -> RunDir:
@@ -71,8 +72,8 @@ def _absolute(path: str, base: Path) -> str:
 def _refuse_existing(run: RunDir) -> None:
     if run.config.exists():
         raise ControlError(
-            f"The run {run.name} exists already in {run.root.parent}. Go on with it (python -m backend start {run.name}), or "
-            f"choose another `name` in the configuration."
+            f"The run {run.name} exists already in {run.root.parent}. Go on with it "
+            f"(python -m backend start {command_name(run)}), or choose another `name` in the configuration."
         )
     if run.root.exists() and not (run.root.is_dir() and not any(run.root.iterdir())):
         raise ControlError(

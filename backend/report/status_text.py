@@ -1,11 +1,15 @@
-"""PURE: a run's status in words and aligned columns. What is known is `status.py`'s; what a terminal may not see is escaped."""
+"""A run's status in words and aligned columns. What is known is `status.py`'s; what a terminal may not see is escaped."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
 from backend.report.formatting import DASH, compact, duration, moment, number, plain, plural, share, table
 from backend.report.status import DatasetView, RunView
+from backend.run_dir import RunDir
+from backend.runs import command_name
 
 
 def status_text(view: RunView) -> str:
@@ -45,7 +49,7 @@ def summary(view: RunView) -> str:
 def supervisor_sentence(view: RunView) -> str:
     """Whether somebody works on the run, and the command that helps where nobody does."""
     s = view.supervisor
-    restart = f"python -m backend start {view.name}"
+    restart = f"python -m backend start {command_name(RunDir(Path(view.path)))}"
     seen = f"; its last sign of life was {duration(s.heartbeat_age_s)} ago" if s.heartbeat_age_s is not None else ""
     if s.state is SupervisorState.ALIVE:
         return f"Supervisor: alive (pid {s.pid if s.pid is not None else DASH})."
@@ -109,7 +113,9 @@ def _datasets(view: RunView) -> str:
     )
     rows = [_dataset_row(d) for d in view.datasets]
     reasons = [f"{d.name}: {d.reason}" for d in view.datasets if d.reason and d.state is not DatasetState.DONE]
-    return "\n".join([table(head, rows, left=2), *reasons])
+    silent = view.supervisor.state in (SupervisorState.DEAD, SupervisorState.NOT_ANSWERING)
+    title = ["Counts are exact, states are as last said:"] if silent else []
+    return "\n".join([*title, table(head, rows, left=2), *reasons])
 
 
 def _dataset_row(d: DatasetView) -> list[str]:

@@ -72,7 +72,7 @@ def test_counts_are_right_though_the_supervisor_is_dead(run: RunDir) -> None:
     text = status_text(view)
     assert "demo was interrupted: 100 samples with 9.90k tokens finished." in text
     assert "dead; its last sign of life was 2 min 00 s ago" in text
-    assert "python -m backend start demo" in text
+    assert f"python -m backend start {run.root}" in text
 
 
 def test_a_run_that_was_never_started_has_no_samples_and_no_states(run: RunDir) -> None:
