@@ -19,10 +19,11 @@ from backend.records import DoneReason
 PRIOR_MEAN_TOKENS: Final = 1000.0
 RESUMED_WEIGHT: Final = 50.0  # samples that a former life's mean is worth at most, where only its sums are known
 CAUTION: Final = 2.0  # standard deviations of what is in flight that are kept free while a budget is approached
+COMMON_VARIANCE: Final = 4.0  # relative, of the expected length, over 2 + the finished samples that tell of it
 REFRESH_S: Final = 1.0
 FAR_REFRESH_S: Final = 30.0  # while the budget left is many times what is in flight
 FAR: Final = 4.0
-REFRESH_CHANGES: Final = 64  # starts and ends after which the reservations are computed anew, whatever the time
+REFRESH_CHANGES: Final = 16  # starts and ends after which the reservations are computed anew, whatever the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class DatasetAdmission:
         self._lengths = LengthsSoFar(cap_tokens=max_new_tokens, prior_mean_tokens=prior_mean, prior_weight=weight)
         for tokens in lengths:
             self._lengths.add(tokens)
-        self._samples_learnt = max(finished_samples, len(lengths))
+        self._samples_resumed = 0 if lengths else finished_samples  # whose lengths only the prior knows
         self._clock = TokenClock()
         self._started_at: dict[Hashable, float] = {}  # the clock's reading at the start, oldest first
         self._outlook = Outlook(0.0, 0.0, 0.0)
@@ -93,7 +94,6 @@ class DatasetAdmission:
         started_at = self._release(key, now)
         self.finished_samples += 1
         self.finished_tokens += completion_tokens
-        self._samples_learnt += 1
         self._lengths.add(completion_tokens)
         self._clock.learn(started_at, completion_tokens)
 
@@ -157,7 +157,7 @@ class DatasetAdmission:
         budget = self.limits.token_budget
         reserved = max(self._outlook.expected_tokens, self.in_flight * self._lengths.mean_tokens)
         if budget is not None and budget - self.finished_tokens > FAR * reserved:
-            return now - self._outlook_at >= FAR_REFRESH_S
+            return now - self._outlook_at >= FAR_REFRESH_S or self._changes >= max(REFRESH_CHANGES, 2 * self.in_flight)
         return now - self._outlook_at >= REFRESH_S or self._changes >= REFRESH_CHANGES
 
     def _release(self, key: Hashable, now: float) -> float:
@@ -187,9 +187,7 @@ class DatasetAdmission:
         if not self._started_at:
             return 0.0
         to_come = self._outlook.expected_tokens - self._outlook.made_tokens
-        mean = self._lengths.mean_tokens
-        relative_variance = self._lengths.variance / (mean * mean) if mean > 0 else 0.0
-        shared = to_come * to_come * (relative_variance + 0.5) / (self._samples_learnt + 2)
+        shared = to_come * to_come * COMMON_VARIANCE / (self._samples_resumed + self._lengths.telling + 2)
         return CAUTION * math.sqrt(self._outlook.variance + shared)
 
 

@@ -16,6 +16,8 @@ BINS: Final = 20 * BINS_PER_OCTAVE  # bin k holds lengths from 2^(k/8) - 1 token
 EDGES_TOKENS: Final = tuple(2 ** (k / BINS_PER_OCTAVE) - 1 for k in range(BINS + 1))
 EDGE_LOGS: Final = tuple(k / BINS_PER_OCTAVE * math.log(2) for k in range(BINS + 1))  # log(tokens + 1)
 BASE_WEIGHT: Final = 30.0  # in samples: how much the fitted log-normal weighs against the counts of a bin
+SHORT_BINS: Final = 5 * BINS_PER_OCTAVE  # up to 30 tokens: one-word and empty answers, a kind of their own
+SHORT_WEIGHT: Final = 4.0  # in samples: how much "none that short" weighs against the counts there
 PRIOR_LOG_SD: Final = 1.0  # of one dataset's lengths
 LOG_SD_RANGE: Final = (0.1, 2.0)
 
@@ -42,6 +44,7 @@ class LengthsSoFar:
         self._ended = [0] * BINS  # answers by length; those ended by the cap stand apart
         self._ended_tokens = [0] * BINS
         self._capped = 0
+        self._fitted = 0  # answers that the log-normal is fitted to: neither short nor capped
         self._log_sum = 0.0
         self._log_square_sum = 0.0
         self._mean = [0.0] * (BINS + 1)  # E[L | L > edge k]
@@ -59,9 +62,9 @@ class LengthsSoFar:
         return self._square[0] - self._mean[0] ** 2
 
     @property
-    def finished(self) -> int:
-        """How many finished answers were added."""
-        return sum(self._ended) + self._capped
+    def telling(self) -> int:
+        """How many finished answers tell how long one is that is not short."""
+        return self._fitted + self._capped
 
     def add(self, tokens: int) -> None:
         """Count a finished answer; it shows in the figures from the next `outlook` on."""
@@ -72,6 +75,9 @@ class LengthsSoFar:
         k = _bin_of(log)
         self._ended[k] += 1
         self._ended_tokens[k] += tokens
+        if k < SHORT_BINS:
+            return
+        self._fitted += 1
         self._log_sum += log
         self._log_square_sum += log * log
 
@@ -110,11 +116,11 @@ class LengthsSoFar:
         return Outlook(max(expected, made_sum), made_sum, max(square - squared, 0.0))
 
     def _fit_base(self, running: list[int]) -> None:
-        """One step of expectation-maximisation for the log-normal, from where the last call left it."""
-        weight = self._prior_weight + sum(self._ended)
+        """One step of expectation-maximisation for the log-normal of what is not short, from where the last call left it."""
+        weight = self._prior_weight + self._fitted
         log_sum = self._prior_weight * self._prior_log_mean + self._log_sum
         square_sum = self._prior_weight * (self._prior_log_mean**2 + PRIOR_LOG_SD**2) + self._log_square_sum
-        at_least = [(EDGE_LOGS[k] + EDGE_LOGS[k + 1], n) for k, n in enumerate(running) if n]
+        at_least = [(EDGE_LOGS[k] + EDGE_LOGS[k + 1], n) for k, n in enumerate(running) if n and k >= SHORT_BINS]
         if self._capped and self._cap_tokens is not None:
             at_least.append((2 * math.log(self._cap_tokens + 1), self._capped))
         for twice_log, n in at_least:
@@ -136,14 +142,17 @@ class LengthsSoFar:
         survival_after = 0.0
         self._mean[BINS], self._square[BINS] = mean, square
         scale = self._log_sd * math.sqrt(2)
+        not_short = max(math.erfc((EDGE_LOGS[SHORT_BINS] - self._log_mean) / scale), 1e-300)
         for k in range(BINS - 1, -1, -1):
-            survival = 0.5 * math.erfc((EDGE_LOGS[k] - self._log_mean) / scale) if k else 1.0
+            beyond_short = k > SHORT_BINS
+            survival = math.erfc((EDGE_LOGS[k] - self._log_mean) / scale) / not_short if beyond_short else 1.0
             ended = self._ended[k]
             reached = at_risk + ended + running[k] / 2  # those inside the bin have run half of its risk, on average
             at_risk += ended + running[k]
             if EDGES_TOKENS[k] < cap:
-                weight = BASE_WEIGHT * survival + reached
-                prior_ended = BASE_WEIGHT * (survival - survival_after)
+                prior = BASE_WEIGHT if k >= SHORT_BINS else SHORT_WEIGHT
+                weight = prior * survival + reached
+                prior_ended = prior * (survival - survival_after)
                 chance = (prior_ended + ended) / weight if weight > 0 else 1.0
                 typical = min(math.sqrt((EDGES_TOKENS[k] + 1) * (EDGES_TOKENS[k + 1] + 1)) - 1, cap)
                 length = (self._ended_tokens[k] + prior_ended * typical) / (ended + prior_ended or 1.0) or typical
