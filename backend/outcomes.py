@@ -27,15 +27,16 @@ CHARACTERS_PER_TOKEN: Final = 4  # where ids are missing, characters are compare
 SIMHASH_CHARACTERS: Final = 16_384  # of the beginning; texts that agree so far are near-duplicates anyway
 SIMHASH_GRAM: Final = 8  # characters
 
-# How models mark their reasoning. The opening mark often stands in the prompt, so that only the closing one is generated.
+# How models mark their reasoning: opening mark, closing mark, and whether the opening one may stand in the prompt, so that
+# only the closing one is generated.
 REASONING_MARKS: Final = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ("<think>", "</think>", True),
+    ("<seed:think>", "</seed:think>", True),
+    ("[THINK]", "[/THINK]", False),
+    ("◁think▷", "◁/think▷", True),
+    ("<thinking>", "</thinking>", False),
+    ("<reasoning>", "</reasoning>", False),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>", False),
 )
 
 RULE_COLUMNS: Final = ("finish_reason", "answer_tokens", "reasoning_closed", "repeat_period", "tool_calls")
@@ -136,9 +137,9 @@ def facts(
 def split_reasoning(text: str) -> SplitText:
     """Reasoning and answer by the marks in the text. Without a closing mark all that follows the opening one is reasoning."""
     head = text[:200].lstrip()
-    for opening, closing in REASONING_MARKS:
+    for opening, closing, may_be_in_prompt in REASONING_MARKS:
         opened = head.startswith(opening)
-        end = text.find(closing)
+        end = text.find(closing) if opened or may_be_in_prompt else -1
         if end < 0 and not opened:
             continue
         start = text.index(opening) + len(opening) if opened else 0
@@ -153,13 +154,9 @@ def find_loop(ids: Sequence[int] | None, text: str) -> tuple[int, float] | None:
 
     Compares ids, or characters where ids are missing. One last token after the loop is let through: it ends the text.
     """
-    if ids is None:
-        unit, sequence = CHARACTERS_PER_TOKEN, text.rstrip()  # type: tuple[int, Sequence[Any]]
-        ends = [len(sequence)]
-    else:
-        unit, sequence = 1, ids
-        ends = [len(ids), len(ids) - 1]
-    for end in ends:
+    sequence: Sequence[Any] = text.rstrip() if ids is None else ids
+    unit = CHARACTERS_PER_TOKEN if ids is None else 1
+    for end in (len(sequence), len(sequence) - 1):
         period = _loop_period(sequence, end, LOOP_MAX_PERIOD_TOKENS * unit, LOOP_MIN_TOKENS * unit)
         if period:
             covered = period + _equal_run(sequence, end, period)
@@ -221,14 +218,13 @@ def _answer_tokens(split: SplitText, whole: str, completion_tokens: int, reasoni
 def _without_marks(text: str) -> str:
     if len(text) > 1000:  # it is an answer, whatever marks are left in it
         return text
-    for marks in REASONING_MARKS:
-        for mark in marks:
-            text = text.replace(mark, "")
+    for opening, closing, _ in REASONING_MARKS:
+        text = text.replace(opening, "").replace(closing, "")
     return text
 
 
 def _has_closing_mark(text: str) -> bool:
-    return any(closing in text for _, closing in REASONING_MARKS)
+    return any(closing in text for _, closing, _ in REASONING_MARKS)
 
 
 def _is_blank(text: str) -> bool:

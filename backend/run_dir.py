@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from backend.rows import sqlite_column_types
 
 SCHEMA_VERSION: Final = 1
+MOUNTS: Final = Path("/proc/mounts")
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")  # how /proc/mounts writes white space in a name
 PAGE_BYTES: Final = 8192  # texts and ids of a sample are a few kB: fewer overflow pages to follow than with 4096
 
 # Places where a WAL database breaks: the -shm file of SQLite is shared memory, and these file systems do not share it.
@@ -96,9 +99,9 @@ class RunDir:
         self.servers.chmod(0o700)
 
 
-def refuse_network_file_system(path: Path) -> None:
+def refuse_network_file_system(path: Path, mounts: Path = MOUNTS) -> None:
     """Raises RunDirError where `path` lies on NFS, Lustre and the like."""
-    kind = file_system_type(path)
+    kind = file_system_type(path, mounts)
     if kind in NETWORK_FILE_SYSTEMS:
         raise RunDirError(
             f"{path} lies on {kind}: SQLite's WAL databases do not work there. Put the run on a local disk "
@@ -106,17 +109,20 @@ def refuse_network_file_system(path: Path) -> None:
         )
 
 
-def file_system_type(path: Path) -> str | None:
+def file_system_type(path: Path, mounts: Path = MOUNTS) -> str | None:
     """The type of the mount that holds `path`, from /proc/mounts; None where it cannot be read."""
     target = os.path.realpath(path)
     best: tuple[int, str] | None = None
     try:
-        lines = Path("/proc/mounts").read_text(errors="replace").splitlines()
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None
     for line in lines:
-        _, mount, kind, *_ = line.split(" ")
-        mount = mount.replace("\\040", " ")
+        words = line.split(" ")
+        if len(words) < 3:
+            continue
+        mount, kind = _OCTAL.sub(lambda match: chr(int(match[1], 8)), words[1]), words[2]
+        # A later mount of the same place covers the earlier one.
         if (target == mount or target.startswith(mount.rstrip("/") + "/")) and (best is None or len(mount) >= best[0]):
             best = (len(mount), kind)
     return best[1] if best else None
@@ -136,21 +142,30 @@ def _open(path: Path, tables: str, *, synchronous: str, read_only: bool) -> sqli
     if read_only:
         if not path.exists():
             raise RunDirError(f"{path} does not exist: the run was never started.")
-        con = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
+        con = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
         con.row_factory = sqlite3.Row
         return con
     con = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
-    con.row_factory = sqlite3.Row
-    con.execute(f"PRAGMA page_size={PAGE_BYTES}")  # only a new database takes it
-    with closing(con.execute("PRAGMA journal_mode=WAL")) as cursor:
-        mode = cursor.fetchone()[0]
-    if mode != "wal":
+    try:
+        _prepare(con, path, tables, synchronous)
+    except BaseException:
         con.close()
+        raise
+    return con
+
+
+def _prepare(con: sqlite3.Connection, path: Path, tables: str, synchronous: str) -> None:
+    con.row_factory = sqlite3.Row
+    version = con.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise RunDirError(f"{path} was written by a newer Headway (schema {version}; here {SCHEMA_VERSION}): update Headway.")
+    con.execute(f"PRAGMA page_size={PAGE_BYTES}")  # only a new database takes it
+    mode = con.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal":
         raise RunDirError(f"{path}: SQLite could not switch to WAL (it says {mode!r}). Put the run on a local disk.")
     con.execute(f"PRAGMA synchronous={synchronous}")
     con.executescript(tables)
     con.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    return con
 
 
 _STATE_TABLES: Final = """

@@ -92,16 +92,17 @@ class GroupCommit:
     def _commit(self, group: list[Write]) -> None:
         try:
             self._apply(group)
-        except (sqlite3.IntegrityError, LedgerError) as error:
-            if len(group) > 1:  # one of them is to blame: the others must not suffer
-                for write in group:
+        except Exception as error:  # noqa: BLE001  (top of the thread's loop: everybody who waits is told)
+            if len(group) > 1 and not isinstance(error, sqlite3.OperationalError):
+                for write in group:  # one of them is to blame: the others must not suffer
                     self._commit([write])
                 return
-            refused = error if isinstance(error, LedgerError) else DuplicateRow(f"{self._path}: {error}")
-            self._answer(group, refused)
-        except Exception as error:  # noqa: BLE001  (top of the thread's loop: everybody who waits is told)
-            log.warning("a commit to %s failed: %s", self._path, error)
-            self._answer(group, LedgerError(disk_words(error, self._path)))
+            if isinstance(error, sqlite3.IntegrityError):
+                error = DuplicateRow(f"{self._path} holds that already: {error}.")
+            if not isinstance(error, LedgerError):
+                error = LedgerError(disk_words(error, self._path))
+            log.warning("a commit failed: %s", error)
+            self._answer(group, error)
         else:
             self._answer(group, None)
 
@@ -149,6 +150,8 @@ def disk_words(error: Exception, path: Path) -> str:
             "could not be written now is written when there is room."
         )
     code = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    if code == "SQLITE_BUSY":
+        return f"{path} is locked by another program (a database browser, a backup?). Close it; nothing is lost."
     return (
         f"{path} cannot be written: {error} ({code}; {_free_words(path)}). Check the disk (`dmesg`, `df`, quotas, limits on "
         "file sizes); finished samples are safe, and what could not be written now is written when it works again."

@@ -176,7 +176,7 @@ class Ledger:
         return self._submit(run=run)
 
     async def flush(self) -> None:
-        """Returns when everything written before is durable or refused."""
+        """Returns when everything written before is durable. Raises LedgerError if the disk refuses."""
         await self._submit(hurry=True)
 
     async def close(self) -> None:
