@@ -54,7 +54,7 @@ def create_tables(con: sqlite3.Connection) -> None:
 
 
 def write(con: sqlite3.Connection, samples: Iterable[Sample]) -> None:
-    """Stores samples in one transaction. Two of one series within a second: the later one stays."""
+    """Stores samples in one transaction of its own. Two of one series within a second: the later one stays."""
     with _transaction(con):
         for sample in samples:
             table = _TABLE_OF[type(sample)]
@@ -221,6 +221,7 @@ def _transaction(con: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        con.execute("ROLLBACK")
+        if con.in_transaction:  # SQLite has rolled back by itself where the disk is full
+            con.execute("ROLLBACK")
         raise
     con.execute("COMMIT")

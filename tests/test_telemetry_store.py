@@ -181,6 +181,16 @@ def test_an_old_stretch_is_read_from_what_is_still_kept(con: sqlite3.Connection)
     assert (series.step_s, len(series.at)) == (60, 10)
 
 
+def test_a_full_disk_stores_nothing_of_a_batch_and_the_next_batch_goes_on(con: sqlite3.Connection) -> None:
+    pages = con.execute("PRAGMA page_count").fetchone()[0]
+    con.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        telemetry_store.write(con, [gpu(NOON + s, power_w=s) for s in range(10_000)])
+    con.execute("PRAGMA max_page_count=1000000")
+    telemetry_store.write(con, [gpu(NOON, power_w=5)])
+    assert rows(con, "gpu_samples", 1, "at, power_w") == [(NOON, 5.0)]
+
+
 def test_a_column_that_an_older_headway_did_not_know_is_added(tmp_path: Path) -> None:
     con = sqlite3.connect(tmp_path / "old.sqlite", isolation_level=None)
     con.execute(
