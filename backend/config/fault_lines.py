@@ -62,7 +62,7 @@ def shown(key: str, value: object, limit: int = 60) -> str:
     """A value for an error message, shortened; what may be a secret is left out."""
     if key.startswith("engine.env.") or SECRET_NAME.search(key.rpartition(".")[2]):
         return "a value (not shown)"
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
@@ -96,7 +96,7 @@ def _expectation(kind: str, context: dict[str, Any], message: str, value: object
     if kind == "enum":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         near = difflib.get_close_matches(str(value), allowed, n=1)
-        return ", ".join(allowed) + (f" (did you mean `{near[0]}`?)" if near else "")
+        return " or ".join(allowed) + (f" (did you mean `{near[0]}`?)" if near else "")
     if kind in _BOUNDS:
         words, name = _BOUNDS[kind]
         return f"{words} {context[name]}"

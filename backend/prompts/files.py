@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from backend.config import DatasetConfig, PromptFile
+from backend.prompts.forms import PROMPT_FIELDS
 
 CHUNK_BYTES: Final = 1 << 22
 JSONL_ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz")
@@ -124,6 +125,7 @@ def check_readable(dataset: DatasetConfig, path: Path) -> None:
             f"({', '.join(JSONL_ENDINGS + PARQUET_ENDINGS)}). Convert it to JSONL or Parquet, or narrow the pattern in `path`."
         )
     if is_parquet(path):
+        _check_columns(dataset, path)
         return
     with open_lines(path) as lines:
         head = lines.read(4096)
@@ -132,6 +134,21 @@ def check_readable(dataset: DatasetConfig, path: Path) -> None:
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         raise PromptFileError(
             f"dataset `{dataset.name}`: {path} is a JSON array. Write one object a line: jq -c '.[]' FILE > FILE.jsonl"
+        )
+
+
+def _check_columns(dataset: DatasetConfig, path: Path) -> None:
+    with open_parquet(path) as parquet:
+        names = list(parquet.schema_arrow.names)
+    prompts = PROMPT_FIELDS if dataset.prompt_field is None else (dataset.prompt_field,)
+    if not set(prompts) & set(names):
+        raise PromptFileError(
+            f"dataset `{dataset.name}`: {path} has no column {' or '.join(prompts)}; its columns are {', '.join(names)}. "
+            "Name the right one with prompt_field."
+        )
+    if dataset.id_field is not None and dataset.id_field not in names:
+        raise PromptFileError(
+            f"dataset `{dataset.name}`: {path} has no column {dataset.id_field} (id_field); its columns are {', '.join(names)}."
         )
 
 
