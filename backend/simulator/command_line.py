@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     known.add_argument("--admin-api-key")
     known.add_argument("--log-level", default="info")
     known.add_argument("--log-level-http")
-    for name in ("enable-metrics", "enable-cache-report", "disable-radix-cache", "skip-server-warmup"):
+    for name in ("enable-metrics", "enable-cache-report", "disable-radix-cache"):
         known.add_argument(f"--{name}", action="store_true")
     _add_own(parser)
     taken = {option for action in parser._actions for option in action.option_strings}
@@ -148,7 +148,6 @@ def _make_settings(args: argparse.Namespace, argv: Sequence[str]) -> Settings:
         enable_cache_report=args.enable_cache_report,
         api_key=args.api_key,
         admin_api_key=args.admin_api_key,
-        skip_server_warmup=args.skip_server_warmup,
         launch_command=shlex.join(argv),
         thinking=not args.no_thinking,
         curve=SpeedCurve.parse(curve),

@@ -129,7 +129,9 @@ class Engine:
     def _abort(self, generations: list[Generation]) -> int:
         if generations:
             self.counts.aborted += 1
-        for generation in generations:
+        waiting = set(map(id, self.scheduler.waiting))
+        # the queue first, as SGLang does: or else the places of aborted ones would be taken by others to abort
+        for generation in sorted(generations, key=lambda one: id(one.sequence) not in waiting):
             self._settle(self.scheduler.abort(generation.sequence, self._loop.time()))
         return len(generations)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from backend.simulator import answers, tokens
+from backend.simulator.engine import Generation
 from backend.simulator.generation import BadRequestError, GenerationRequest, Json, parse_chat, parse_generate, parse_json
 from backend.simulator.planning import plan_answer
-from backend.simulator.serving import ClientGoneError, ServerError, generate, meet_faults, stream_ids
+from backend.simulator.serving import ClientGoneError, ServerError, end_abandoned, generate, meet_faults, stream_ids
 from backend.simulator.settings import Profile
 from backend.simulator.texts import split_reasoning
 
@@ -98,10 +99,16 @@ class GenerationEndpoints:
         return response
 
     async def _stream_chat(self, http: web.Request, request: GenerationRequest) -> web.StreamResponse:
-        server = self._server
-        await meet_faults(server, http, request)
-        generation = server.engine.submit(request, plan_answer(request, server.settings, server.faults))
+        generation = await self._start_stream(http, request)
         response = await self._open_stream(http)
+        try:
+            await self._write_chat(response, generation)
+        except ConnectionError:
+            await end_abandoned(self._server, generation)
+        return response
+
+    async def _write_chat(self, response: web.StreamResponse, generation: Generation) -> None:
+        server, request = self._server, generation.request
         frame: Json = {
             "id": request.rid,
             "object": "chat.completion.chunk",
@@ -111,7 +118,7 @@ class GenerationEndpoints:
         splits = server.settings.reasoning_parser is not None or server.settings.profile is Profile.API
         sent_reasoning = sent_content = ""
         await _send(response, frame | {"choices": [_delta({"role": "assistant", "content": ""})]})
-        async for ids, complete in stream_ids(server, http, generation):
+        async for ids, complete in stream_ids(server, generation):
             raw = tokens.decode(ids).rstrip("\ufffd") if not complete else tokens.decode(ids)
             reasoning, content = _split_live(raw) if splits else ("", raw)
             if len(reasoning) > len(sent_reasoning):
@@ -130,23 +137,33 @@ class GenerationEndpoints:
         if server.limits is not None:
             server.limits.settle(generation.sequence.generated)
         await response.write(b"data: [DONE]\n\n")
-        return response
 
     async def _stream_generate(self, http: web.Request, request: GenerationRequest) -> web.StreamResponse:
-        server = self._server
-        await meet_faults(server, http, request)
-        generation = server.engine.submit(request, plan_answer(request, server.settings, server.faults))
+        generation = await self._start_stream(http, request)
         response = await self._open_stream(http)
-        async for ids, complete in stream_ids(server, http, generation):
+        try:
+            await self._write_generate(response, generation)
+        except ConnectionError:
+            await end_abandoned(self._server, generation)
+        return response
+
+    async def _write_generate(self, response: web.StreamResponse, generation: Generation) -> None:
+        server = self._server
+        async for ids, complete in stream_ids(server, generation):
             body: Json = {"text": tokens.decode(ids), "output_ids": ids}
             if complete:
                 text = answers.write_text(generation, server.settings)
                 body["meta_info"] = answers.meta_info(generation, server.settings, server.faults, text)
             else:
-                body["meta_info"] = {"id": request.rid, "finish_reason": None, "completion_tokens": len(ids)}
+                rid = generation.request.rid
+                body["meta_info"] = {"id": rid, "finish_reason": None, "completion_tokens": len(ids)}
             await _send(response, body)
         await response.write(b"data: [DONE]\n\n")
-        return response
+
+    async def _start_stream(self, http: web.Request, request: GenerationRequest) -> Generation:
+        server = self._server
+        await meet_faults(server, http, request)
+        return server.engine.submit(request, plan_answer(request, server.settings, server.faults))
 
 
 def _delta(delta: Json) -> Json:

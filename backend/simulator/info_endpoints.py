@@ -39,7 +39,7 @@ class InfoEndpoints:
     async def health(self, http: web.Request) -> web.Response:
         """A probe that waits for the scheduler, as SGLang's does; a failed one leaves the server unhealthy."""
         server = self._server
-        if server.exiting or server.starting or server.faulty_health():
+        if server.exiting or server.faulty_health():
             return web.Response(status=503)
         speed = server.settings.speed
         if server.engine.halted and "hang" not in server.faults:

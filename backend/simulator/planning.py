@@ -41,7 +41,7 @@ def _spoil(plan: TextPlan, prompt: str, faults: Faults) -> TextPlan:
         return replace(plan, kind=TextKind.LOOP, tokens_wanted=10**9)
     if "answer-6mb" in faults:
         megabytes = faults.value("answer-6mb") or 6.0
-        pairs = int(megabytes * 1_000_000 / (tokens.PARAGRAPH_CHARS + 4)) + 1
+        pairs = int(megabytes * 1_000_000 / (tokens.PARAGRAPH_CHARS + 2)) + 1
         return replace(plan, kind=TextKind.HUGE, tokens_wanted=2 * pairs + 1)
     if faults.strikes_prompt("u2028", prompt):
         return _literal(plan, _wrap(plan, _ODD_TEXT), TextKind.LITERAL)

@@ -46,7 +46,6 @@ class SimulatedServer:
         if settings.profile is Profile.API:
             self.limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, settings.speed)
         self.pid = os.getpid()
-        self.starting = False
         self.exiting = False
         self.up = True
         self.port = settings.port

@@ -91,27 +91,24 @@ def _is_gone(http: web.Request) -> bool:
     return http.transport is None or http.transport.is_closing()
 
 
-async def stream_ids(
-    server: SimulatedServer, http: web.Request, generation: Generation
-) -> AsyncIterator[tuple[list[int], bool]]:
-    """The token ids so far and whether that is all, each time there are more. Ends the generation if the client goes."""
-    engine, faults = server.engine, server.faults
-    sent, gone_since = 0, 0.0
-    loop = asyncio.get_running_loop()
+async def stream_ids(server: SimulatedServer, generation: Generation) -> AsyncIterator[tuple[list[int], bool]]:
+    """The token ids so far and whether that is all, each time there are more."""
+    sent = 0
     full = write(generation.plan, generation.sequence.target_tokens)
     while True:
         done = generation.done.done()
-        count = generation.sequence.generated if done else engine.generated_of(generation)
+        count = generation.sequence.generated if done else server.engine.generated_of(generation)
         if done:
             yield full[:count], True
             return
         if count > sent:
             sent = count
             yield full[:count], False
-        if _is_gone(http):
-            gone_since = gone_since or loop.time()
-            grace_s = _STREAM_DISCONNECT_S / server.settings.speed
-            if loop.time() - gone_since >= grace_s and "ignore-disconnects" not in faults:
-                engine.abort(generation.request.rid)
-                raise ClientGoneError
         await asyncio.wait((generation.done,), timeout=_STREAM_TICK_S)
+
+
+async def end_abandoned(server: SimulatedServer, generation: Generation) -> None:
+    """The client of a stream went away: its generation ends soon after, unless that fault is on."""
+    await asyncio.sleep(_STREAM_DISCONNECT_S / server.settings.speed)
+    if "ignore-disconnects" not in server.faults:
+        server.engine.abort(generation.request.rid)

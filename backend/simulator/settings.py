@@ -64,7 +64,6 @@ class Settings:
     enable_cache_report: bool = False
     api_key: str | None = None
     admin_api_key: str | None = None
-    skip_server_warmup: bool = False
     launch_command: str = ""
     thinking: bool = True
     """Whether requests that do not say so are answered with reasoning."""

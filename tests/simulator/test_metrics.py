@@ -18,7 +18,14 @@ async def test_a_prometheus_parser_reads_the_page(serve: Serve) -> None:
         await client.chat()
         _, text = await client.get("/metrics")
         families = {family.name: family for family in text_string_to_metric_families(text)}
-        for name in ("num_running_reqs", "num_queue_reqs", "gen_throughput", "token_usage", "cache_hit_rate", "spec_accept_length"):
+        for name in (
+            "num_running_reqs",
+            "num_queue_reqs",
+            "gen_throughput",
+            "token_usage",
+            "cache_hit_rate",
+            "spec_accept_length",
+        ):
             assert families[f"sglang:{name}"].type == "gauge"
         for name in ("realtime_tokens", "prompt_tokens", "generation_tokens", "num_requests"):
             assert families[f"sglang:{name}"].type == "counter"
