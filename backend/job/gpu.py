@@ -27,10 +27,10 @@ REOPEN_MAX_S: Final = 300.0
 _LOST: Final = frozenset({1, 15, 16, 28})  # uninitialized, GPU is lost, reset required, GPU not found
 _UNKNOWN: Final = 999  # what a container gets for every call once its access to the device is gone
 _START_FAILURES: Final = {
-    4: "this user may not use the NVIDIA driver: check the permissions of /dev/nvidiactl.",
-    9: "the NVIDIA driver is not loaded: `nvidia-smi` should work first.",
-    12: "there is no NVIDIA driver here (libnvidia-ml.so.1 was not found).",
-    18: "the NVIDIA driver was updated and its loaded kernel module is older: reload the module or reboot.",
+    4: "This user may not use the NVIDIA driver: check the permissions of /dev/nvidiactl.",
+    9: "The NVIDIA driver is not loaded: `nvidia-smi` should work first.",
+    12: "There is no NVIDIA driver here (libnvidia-ml.so.1 was not found).",
+    18: "The NVIDIA driver was updated and its loaded kernel module is older: reload the module or reboot.",
 }
 
 
@@ -69,7 +69,7 @@ class GpuReader:
         try:
             self._devices = _choose(self._list(), self._gpus)
         except self._nvml.NVMLError as error:
-            raise GpuUnavailable(f"the NVIDIA driver does not list its GPUs: {error}.") from error
+            raise GpuUnavailable(f"The NVIDIA driver does not list its GPUs: {error}.") from error
 
     def close(self) -> None:
         """Lets go of NVML; harmless when it is not open."""
@@ -176,8 +176,7 @@ class GpuReader:
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            reason = _START_FAILURES.get(error.value, f"NVML does not start: {error}.")
-            raise GpuUnavailable(f"GPU figures are missing: {reason}") from error
+            raise GpuUnavailable(_START_FAILURES.get(error.value, f"NVML does not start: {error}.")) from error
 
     def _list(self) -> list[_Device]:
         """Every GPU, each followed by its MIG slices; those whose handle cannot be had are left out."""

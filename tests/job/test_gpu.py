@@ -268,8 +268,8 @@ def test_an_idle_gpu_is_not_throttled(box: Box, open_reader: Callable[..., GpuRe
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (9, "GPU figures are missing: the NVIDIA driver is not loaded: `nvidia-smi` should work first."),
-        (999, "GPU figures are missing: NVML does not start: Unknown Error."),
+        (9, "The NVIDIA driver is not loaded: `nvidia-smi` should work first."),
+        (999, "NVML does not start: Unknown Error."),
     ],
 )
 def test_a_driver_that_does_not_start_is_told_in_a_sentence(box: Box, error: int, words: str) -> None:
@@ -303,7 +303,7 @@ def test_without_a_driver_the_reason_is_a_sentence(tmp_path: Path) -> None:
         "except GpuUnavailable as error: print(error)\n"
     )
     said = run_python(code, LD_LIBRARY_PATH=str(tmp_path))
-    assert said == "GPU figures are missing: there is no NVIDIA driver here (libnvidia-ml.so.1 was not found)."
+    assert said == "There is no NVIDIA driver here (libnvidia-ml.so.1 was not found)."
 
 
 def test_importing_the_reader_does_not_import_pynvml() -> None:
