@@ -11,6 +11,7 @@ from backend.config.sglang_flags import shaping_flags
 from backend.config.shape import PromptFile, RunConfig
 
 VERSION: Final = 1
+READING: Final = {"id_field", "prompt_field", "system_prompt", "turns"}
 
 
 def fingerprint(config: RunConfig, prompt_files: Mapping[str, Sequence[PromptFile]]) -> str:
@@ -25,8 +26,9 @@ def fingerprint(config: RunConfig, prompt_files: Mapping[str, Sequence[PromptFil
         "flags": shaping_flags(config.engine.args),
         "datasets": {
             dataset.name: {
-                **dataset.model_dump(mode="json", include={"id_field", "prompt_field", "system_prompt", "turns"}),
-                "sampling": config.sampling_for(dataset).model_dump(mode="json"),
+                **dataset.model_dump(mode="json", include=READING, exclude_none=True),
+                # what is not set is left out, so that a setting added in a later version changes no fingerprint
+                "sampling": config.sampling_for(dataset).model_dump(mode="json", exclude_defaults=True),
                 "files": [file.sha256 for file in prompt_files[dataset.name]],
             }
             for dataset in config.datasets

@@ -1,17 +1,18 @@
-"""PURE: a record of a prompt file to OpenAI messages, and a conversation's next turn from a generated answer.
+"""PURE: a record of a prompt file to OpenAI messages.
 
-Three forms: a text field, OpenAI `messages` (with `tools`), ShareGPT `conversations`. Which id a record gets is `reader.py`'s.
+Three forms: a text field, OpenAI `messages` (with `tools`), ShareGPT `conversations`. Which id a record gets is
+told by `reader.py`, how a conversation goes on by `turns.py`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from dataclasses import dataclass
 from typing import Any, Final
 
-from backend.records import Json, Prompt
+from backend.prompts.turns import after_assistant
+from backend.records import Json
 
 PROMPT_FIELDS: Final = ("messages", "conversations", "prompt", "question", "text")
 CONVERSATION_FIELDS: Final = frozenset({"messages", "conversations"})  # here a string can only be packed JSON
@@ -23,7 +24,6 @@ SHAREGPT_ROLES: Final = {
     "function": "tool",
 }  # fmt: skip
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
-RESULTS: Final = frozenset({"tool", "function"})
 
 _canonical_json = json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(",", ":")).encode
 
@@ -45,9 +45,22 @@ class Conversation:
 def canonical(asked: Conversation) -> str:
     """One spelling for equal prompts, to take a hash of. Raises FormError for NaN and for what JSON does not know."""
     try:
-        return _canonical_json([asked.messages, asked.tools, asked.later])
+        tools = "null" if asked.tools is None else _canonical_json(asked.tools)
+        return f"[{_canonical_messages(asked.messages)},{tools},{_canonical_messages(asked.later)}]"
     except (ValueError, TypeError, RecursionError) as error:
         raise FormError(f"the prompt is not JSON: {error}") from error
+
+
+def _canonical_messages(messages: tuple[Json, ...]) -> str:
+    # what json would write, in half of its time for messages of a role and a text
+    return f"[{','.join([_canonical_text(m) if len(m) == 2 else _canonical_json(m) for m in messages])}]"
+
+
+def _canonical_text(message: Json) -> str:
+    content = message.get("content")
+    if not isinstance(content, str):
+        return _canonical_json(message)
+    return f'{{"content":{_canonical_json(content)},"role":{_canonical_json(message["role"])}}}'
 
 
 def plain_text(record: Mapping[str, Any], field: str | None) -> str | None:
@@ -94,13 +107,13 @@ def conversation(record: Mapping[str, Any], field: str | None, *, all_turns: boo
         raise FormError(f"`{name}` must be text or a list of messages, found {shortened(value)}")
     if not turns:
         raise FormError(f"empty prompt: `{name}` has no messages")
-    if all(isinstance(turn, dict) and "from" in turn and "role" not in turn for turn in turns):
+    if isinstance(turns[0], dict) and "from" in turns[0] and "role" not in turns[0]:
         messages = _from_sharegpt(turns, name)
         system = record.get("system")
         if isinstance(system, str) and system.strip() and not has_instruction(messages):
             messages.insert(0, {"role": "system", "content": system})
     else:
-        messages = [_checked_message(turn, f"{name}[{i}]") for i, turn in enumerate(turns)]
+        messages = [_checked_message(turn, name, i) for i, turn in enumerate(turns)]
     tools = record.get("tools")
     return _split(messages, None if tools is None else _tools(tools), all_turns=all_turns)
 
@@ -108,52 +121,6 @@ def conversation(record: Mapping[str, Any], field: str | None, *, all_turns: boo
 def has_instruction(messages: list[Json] | tuple[Json, ...]) -> bool:
     """Whether a system (or developer) message is among them."""
     return any(message["role"] in INSTRUCTIONS for message in messages)
-
-
-def next_turn(prompt: Prompt, answer_message: Json) -> Prompt | None:
-    """The prompt of the next assistant turn of a conversation, with the generated answer in it; None after the last one.
-
-    Results of tools are given to the calls that were generated, in order. An answer without calls skips the turns that
-    only told the original's results; calls that the source has no result for end the conversation.
-    """
-    messages = [*prompt.messages, answer_message]
-    calls = [call.get("id") for call in answer_message.get("tool_calls") or []]
-    turn, rest = prompt.turn, list(prompt.later_turns)
-    while rest:
-        rest = _after_assistant(rest)
-        given = list(takewhile(lambda message: message["role"] != "assistant", rest))
-        rest = rest[len(given) :]
-        if not given:
-            return None
-        turn += 1
-        results = [message for message in given if message["role"] in RESULTS]
-        if len(results) < len(calls):
-            return None
-        answered = [{**result, "tool_call_id": call} for result, call in zip(results, calls, strict=False)]
-        others = [message for message in given if message["role"] not in RESULTS]
-        if not answered and not others:
-            continue  # only results of calls that were not made
-        stem = prompt.sample_id.rpartition("/t")[0]
-        return replace(
-            prompt,
-            messages=(*messages, *answered, *others),
-            sample_id=f"{stem}/t{turn}",
-            turn=turn,
-            later_turns=tuple(_after_assistant(rest)),
-            attempt=1,
-        )
-    return None
-
-
-def turn_count(later: tuple[Json, ...]) -> int:
-    """How many assistant turns a conversation has whose first one is followed by `later`."""
-    count, before = 1, "assistant"
-    for message in later:
-        role = message["role"]
-        if role != "assistant" and before == "assistant":
-            count += 1
-        before = role
-    return count
 
 
 def shortened(value: object, limit: int = 60) -> str:
@@ -165,32 +132,32 @@ def shortened(value: object, limit: int = 60) -> str:
 def _split(messages: list[Json], tools: tuple[Json, ...] | None, *, all_turns: bool) -> Conversation:
     while messages and messages[-1]["role"] == "assistant":
         messages.pop()
-    first_user = next((i for i, message in enumerate(messages) if message["role"] == "user"), None)
-    if first_user is None:
+    users = [i for i, message in enumerate(messages) if message["role"] == "user"]
+    if not users:
         raise FormError("the conversation has no user turn")
-    if not any(message["role"] == "user" and _has_content(message.get("content")) for message in messages):
+    for i in users:
+        if _has_content(messages[i].get("content")):
+            break
+    else:
         raise FormError("empty prompt: no user turn has any content")
     if all_turns:
-        for i in range(first_user, len(messages)):
+        for i in range(users[0], len(messages)):
             if messages[i]["role"] == "assistant":
-                return Conversation(tuple(messages[:i]), tools, tuple(_after_assistant(messages[i:])))
+                return Conversation(tuple(messages[:i]), tools, tuple(after_assistant(messages[i:])))
     return Conversation(tuple(messages), tools)
 
 
-def _after_assistant(messages: list[Json]) -> list[Json]:
-    """Without the assistant turns at its beginning: they are what was generated in another way."""
-    skip = len(list(takewhile(lambda message: message["role"] == "assistant", messages)))
-    return messages[skip:]
-
-
 def _has_content(content: object) -> bool:
-    return bool(content.strip()) if isinstance(content, str) else bool(content)
+    return not content.isspace() and content != "" if isinstance(content, str) else bool(content)
 
 
-def _checked_message(turn: object, where: str) -> Json:
+def _checked_message(turn: object, name: str, i: int) -> Json:
     if not isinstance(turn, dict):
-        raise FormError(f"{where} must be an object with role and content, found {shortened(turn)}")
+        raise FormError(f"{name}[{i}] must be an object with role and content, found {shortened(turn)}")
     role, content = turn.get("role"), turn.get("content")
+    if type(role) is type(content) is str and role in ROLES:
+        return turn
+    where = f"{name}[{i}]"
     if not isinstance(role, str) or role not in ROLES:
         raise FormError(f"{where}.role must be one of {', '.join(sorted(ROLES))}, found {shortened(role)}")
     if isinstance(content, list):
@@ -204,10 +171,12 @@ def _checked_message(turn: object, where: str) -> Json:
     return turn
 
 
-def _from_sharegpt(turns: list[Json], name: str) -> list[Json]:
+def _from_sharegpt(turns: list[Any], name: str) -> list[Json]:
     messages: list[Json] = []
     for i, turn in enumerate(turns):
-        source, value = turn["from"], turn.get("value")
+        if not isinstance(turn, dict):
+            raise FormError(f"{name}[{i}] must be an object with from and value, found {shortened(turn)}")
+        source, value = turn.get("from"), turn.get("value")
         role = SHAREGPT_ROLES.get(source.strip().lower()) if isinstance(source, str) else None
         if role is None:
             raise FormError(f"{name}[{i}].from must be human, gpt, system, tool or the like, found {shortened(source)}")

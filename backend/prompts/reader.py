@@ -27,9 +27,9 @@ from backend.prompts.forms import (
     has_instruction,
     plain_text,
     shortened,
-    turn_count,
 )
 from backend.prompts.lines import Record, read_records
+from backend.prompts.turns import turn_count
 from backend.records import Json, Prompt
 
 ID_FIELDS: Final = ("id", "uuid", "task_id", "sample_id", "primary_id")

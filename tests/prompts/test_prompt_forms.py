@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backend.prompts.forms import FormError, conversation, next_turn, turn_count
-from backend.records import Json, Prompt
+from backend.prompts.forms import FormError, canonical, conversation
+from backend.records import Json
 
 USER = {"role": "user", "content": "u"}
 ASSISTANT = {"role": "assistant", "content": "original"}
@@ -16,11 +16,6 @@ ASSISTANT = {"role": "assistant", "content": "original"}
 
 def user(text: str) -> Json:
     return {"role": "user", "content": text}
-
-
-def made(text: str, *calls: str) -> Json:
-    message: Json = {"role": "assistant", "content": text}
-    return message | ({"tool_calls": [{"id": call, "type": "function"} for call in calls]} if calls else {})
 
 
 def messages(record: dict[str, Any], field: str | None = None) -> list[Json]:
@@ -31,11 +26,6 @@ def reason(record: dict[str, Any], field: str | None = None) -> str:
     with pytest.raises(FormError) as caught:
         conversation(record, field, all_turns=False)
     return str(caught.value)
-
-
-def first_prompt(*turns: Json) -> Prompt:
-    asked = conversation({"messages": list(turns)}, None, all_turns=True)
-    return Prompt("d", 0, "x/t0", asked.messages, asked.tools, later_turns=asked.later)
 
 
 @pytest.mark.parametrize("field", ["prompt", "question", "text"])
@@ -119,6 +109,7 @@ def test_tools_are_taken_as_list_or_json_text_and_bare_functions_are_wrapped() -
         ({"messages": [{"role": "system", "content": "x"}]}, "no user turn"),
         ({"messages": [{"role": "user", "content": " "}]}, "no user turn has any content"),
         ({"conversations": [{"from": "alien", "value": "x"}]}, "conversations[0].from must be"),
+        ({"conversations": [{"from": "human", "value": "x"}, 5]}, "conversations[1] must be an object with from and value"),
         ({"conversations": [{"from": "human", "value": 1}]}, "conversations[0].value must be text"),
     ],
 )
@@ -126,45 +117,11 @@ def test_what_holds_no_prompt_is_told_why(record: dict[str, Any], words: str) ->
     assert words in reason(record)
 
 
-def test_all_turns_begin_before_the_first_answer_to_a_user() -> None:
-    greeting = {"role": "assistant", "content": "welcome"}
-    prompt = first_prompt(greeting, user("1"), ASSISTANT, user("2"), ASSISTANT)
-    assert prompt.messages == (greeting, user("1"))
-    assert prompt.later_turns == (user("2"),)
-    assert turn_count(prompt.later_turns) == 2
-
-
-def test_each_turn_is_asked_with_the_texts_generated_before() -> None:
-    prompt = first_prompt(user("1"), ASSISTANT, user("2"), ASSISTANT, ASSISTANT, user("3"))
-    assert turn_count(prompt.later_turns) == 3
-    second = next_turn(prompt, made("a"))
-    assert second is not None
-    assert (second.sample_id, second.turn, second.position) == ("x/t1", 1, 0)
-    assert second.messages == (user("1"), made("a"), user("2"))
-    third = next_turn(second, made("b"))
-    assert third is not None
-    assert (third.sample_id, third.turn) == ("x/t2", 2)
-    assert third.messages == (user("1"), made("a"), user("2"), made("b"), user("3"))
-    assert next_turn(third, made("c")) is None
-
-
-def test_a_conversation_of_one_turn_ends_after_it() -> None:
-    prompt = first_prompt(user("1"), ASSISTANT)
-    assert turn_count(prompt.later_turns) == 1
-    assert next_turn(prompt, made("a")) is None
-
-
-def test_results_of_tools_go_to_the_calls_that_were_generated() -> None:
-    result = {"role": "tool", "content": "42", "tool_call_id": "old"}
-    prompt = first_prompt(user("1"), made("", "old"), result, ASSISTANT, user("2"), ASSISTANT)
-    assert turn_count(prompt.later_turns) == 3
-    second = next_turn(prompt, made("", "new"))
-    assert second is not None
-    assert second.messages == (user("1"), made("", "new"), {**result, "tool_call_id": "new"})
-
-    skipping = next_turn(prompt, made("no tool needed"))
-    assert skipping is not None
-    assert (skipping.turn, skipping.sample_id) == (2, "x/t2")
-    assert skipping.messages == (user("1"), made("no tool needed"), user("2"))
-
-    assert next_turn(prompt, made("", "new", "another")) is None
+def test_the_canonical_spelling_is_that_of_sorted_json() -> None:
+    odd = {"role": "user", "name": "é", "content": [{"type": "text", "text": "\ud835"}]}
+    turns = [odd, {"content": None, "role": "assistant"}, {"role": "tool", "content": 'q"\n'}, ASSISTANT, USER]
+    tools = [{"type": "function", "function": {"name": "f", "a": 1.0}}]
+    asked = conversation({"messages": turns, "tools": tools}, None, all_turns=True)
+    expected = json.dumps([asked.messages, asked.tools, asked.later], sort_keys=True, separators=(",", ":"))
+    assert canonical(asked) == expected
+    assert asked.later
