@@ -26,8 +26,8 @@ from backend.job.container_command import (
 )
 from backend.job.docker_command import ContainerFacts, Docker, DockerError, explain_docker_error
 from backend.job.identity import check_key
-from backend.job.launch_command import redact, takes_key, wanted_port
-from backend.job.ports import describe_holder, free_port, is_free
+from backend.job.launch_command import LOOPBACK, redact, wanted_port
+from backend.job.ports import describe_holder, free_port, is_free, refuse_taken_port
 from backend.job.process_tree import ProcessMark, all_processes, boot_id, descendants, is_alive, read_stat, send_signal
 from backend.job.replica import (
     AbortFailed,
@@ -41,7 +41,7 @@ from backend.job.replica import (
 )
 from backend.job.replica_watch import ReplicaWatch
 from backend.job.server_probe import abort_requests
-from backend.job.server_record import ServerRecord, load_record, remove_record, save_record, write_private
+from backend.job.server_record import ServerRecord, load_record, new_api_key, remove_record, write_launch
 from backend.job.server_stop import StopTimes, report_stop
 from backend.run_dir import RunDir
 
@@ -136,12 +136,8 @@ class ContainerServer:
             raise StartRefused(f"replica {self.name} still has container {self._facts.name}: stop it first.")
         engine, launch = self._config.engine, secrets.token_hex(8)
         port = wanted_port(engine, self._index) or free_port()
-        if not is_free(port):
-            raise StartRefused(
-                f"port {port} is held by {describe_holder(port)}. End that process, or set engine.port to a free port "
-                "(0 lets Headway choose one)."
-            )
-        api_key = f"headway-{secrets.token_hex(24)}" if takes_key(engine) else None
+        refuse_taken_port(port)
+        api_key = new_api_key()
         key_path, env_path = (self._run.servers / f"{self.name}.{suffix}" for suffix in ("yaml", "env"))
         command = container_command(
             self._config,
@@ -155,14 +151,11 @@ class ContainerServer:
             key_path=key_path,
             env_path=env_path,
         )
-        if command.yaml is not None:
-            write_private(key_path, command.yaml.encode())
-        write_private(env_path, command.env_file.encode())
         record = ServerRecord(
             replica=self.name,
             launch=launch,
             boot=boot_id(),
-            host="127.0.0.1",
+            host=LOOPBACK,
             port=port,
             api_key=api_key,
             command=[engine.docker, "run", "-d", *redact(command.arguments)],
@@ -170,7 +163,7 @@ class ContainerServer:
             log_offset=server_log.log_bytes(self._watch.log_path),
             gpu_memory_before_bytes=self._watch.gpu_memory_used(),
         )
-        save_record(self._run.servers, record)
+        write_launch(self._run.servers, record, {key_path.name: command.yaml, env_path.name: command.env_file})
         self._published = command.published
         self._facts, self._follower, self._inspected_at = None, None, 0.0
         self._starter = self._run_docker(command)
@@ -226,7 +219,7 @@ class ContainerServer:
 
     def _judge_load(self, now: float) -> None:
         running = self._facts is not None and self._facts.running
-        self._watch.judge_load(now, self._processes(), port_is_ours=running, key_must_be_taken=not self._published)
+        self._watch.judge_load(now, self._processes(), port_is_ours=running, must_take_key=not self._published)
 
     def _started(self, record: ServerRecord, now: float) -> bool:
         """Whether `docker run` has answered; a refusal ends the start."""

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from backend.config import RunConfig
+from backend.config.sglang_flags import split_flags
 from backend.job.launch_command import (
     LAUNCH_VARIABLE,
+    LOOPBACK,
     REPLICA_VARIABLE,
     RUN_VARIABLE,
-    flag_value,
     forwarded_variables,
     gpus_of,
-    has_flag,
     key_file,
-    refuse_keys_in_arguments,
+    runs_on_cpu,
     server_arguments,
     without_flag,
 )
@@ -29,7 +29,6 @@ REPLICA_LABEL: Final = "headway.replica"
 LAUNCH_LABEL: Final = "headway.launch"
 
 _KEY_INSIDE: Final = "/headway/server.yaml"
-_OURS: Final = ("--name", "--rm", "--restart", "-d", "--detach", "-it", "-i", "-t", "--env-file", "--cidfile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class ContainerCommand:
 
     arguments: list[str]  # after `docker run -d`
     env_file: str = field(repr=False)  # content
-    yaml: str | None = field(repr=False)  # content
+    yaml: str = field(repr=False)  # content
     published: bool  # Docker holds the port on 127.0.0.1 for the container; else the host's network is used
 
 
@@ -56,7 +55,7 @@ def container_command(
     index: int,
     launch: str,
     port: int,
-    api_key: str | None,
+    api_key: str,
     key_path: Path,
     env_path: Path,
 ) -> ContainerCommand:
@@ -64,36 +63,31 @@ def container_command(
     engine = config.engine
     if not engine.image:
         raise StartRefused("engine.image is not set. Name the image, for example lmsysorg/sglang:v0.5.23.")
-    for option in _OURS:
-        if has_flag(engine.docker_args, option):
-            raise StartRefused(f"engine.docker_args holds {option}, which Headway sets itself. Take it out.")
-    refuse_keys_in_arguments(engine)
-    host_network = "host" in (flag_value(engine.docker_args, "--network", "--net") or "")
+    given = dict(split_flags(engine.docker_args))
+    host_network = "host" in [*given.get("--network", []), *given.get("--net", [])]
     labels = {RUN_LABEL: str(run), REPLICA_LABEL: replica, LAUNCH_LABEL: launch}
     options = ["--name", container_name(run.name, replica, launch), "--init", "--env-file", str(env_path)]
     for label, value in labels.items():
         options += ["--label", f"{label}={value}"]
     if not host_network:
-        options += ["-p", f"127.0.0.1:{port}:{port}"]
-    if not has_flag(engine.docker_args, "--ipc", "--shm-size"):
+        options += ["-p", f"{LOOPBACK}:{port}:{port}"]
+    if not {"--ipc", "--shm-size"} & given.keys():
         options += ["--shm-size", "32g"]  # NCCL and SGLang's own queues; Docker's default of 64 MB fails
-    if flag_value(engine.args, "--device") != "cpu" and not has_flag(engine.docker_args, "--gpus", "--device", "--runtime"):
+    if not runs_on_cpu(engine) and not {"--gpus", "--device", "--runtime"} & given.keys():
         gpus = gpus_of(engine, index, environ)
         # Docker reads the value as CSV: a list of devices needs quotes of its own.
         options += ["--gpus", "all" if gpus is None else f'"device={",".join(str(gpu) for gpu in gpus)}"']
-    if Path(config.model.path).is_dir():
-        folder = str(Path(config.model.path).resolve())
-        options += ["-v", f"{folder}:{config.model.path}:ro"] if config.model.path.startswith("/") else []
-    inside = server_arguments(config, host="127.0.0.1" if host_network else "0.0.0.0", port=port)
-    yaml = None
-    if api_key is not None:
-        yaml = key_file(engine, api_key)
-        options += ["-v", f"{key_path}:{_KEY_INSIDE}:ro"]
-        inside = [*without_flag(inside, "--config"), "--config", _KEY_INSIDE]
+    if config.model.path.startswith("/") and Path(config.model.path).is_dir():
+        options += ["-v", f"{Path(config.model.path).resolve()}:{config.model.path}:ro"]
+    options += ["-v", f"{key_path}:{_KEY_INSIDE}:ro"]
+    # Published ports reach a container on its own address only; what is published here is on the loopback address.
+    arguments = server_arguments(config, host=LOOPBACK if host_network else "0.0.0.0", port=port)
+    inside = [*without_flag(arguments, "--config"), "--config", _KEY_INSIDE]
     command = engine.command or ["python3", "-m", "sglang.launch_server"]
     identity = {RUN_VARIABLE: str(run), REPLICA_VARIABLE: replica, LAUNCH_VARIABLE: launch}
     env_file = _env_file(forwarded_variables(engine, environ) | identity)
-    return ContainerCommand([*options, *engine.docker_args, engine.image, *command, *inside], env_file, yaml, not host_network)
+    arguments = [*options, *engine.docker_args, engine.image, *command, *inside]
+    return ContainerCommand(arguments, env_file, key_file(engine, api_key), not host_network)
 
 
 def _env_file(variables: Mapping[str, str]) -> str:

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from backend.config import EngineConfig, EngineKind, RunConfig
+from backend.config.sglang_flags import split_flags
 from backend.job.replica import StartRefused
 
 RUN_VARIABLE: Final = "HEADWAY_RUN"
 REPLICA_VARIABLE: Final = "HEADWAY_REPLICA"
 LAUNCH_VARIABLE: Final = "HEADWAY_LAUNCH"
 
+LOOPBACK: Final = "127.0.0.1"
+
 _PROJECT_ROOT: Final = Path(__file__).resolve().parents[2]
-_KEY_FLAGS: Final = ("--api-key", "--admin-api-key")
 _SECRET_FLAG: Final = re.compile(r"(?:key|token|password|secret)$", re.IGNORECASE)
 # SGLang's own limit of 300 s for one forward pass kills it while kernels are compiled for the first time; Headway has its
 # own stall rule.
@@ -34,32 +36,12 @@ class LaunchCommand:
 
     argv: list[str]
     environ: dict[str, str] = field(repr=False)
-    yaml: str | None = field(repr=False)  # content of the configuration file that argv names
-    host: str  # where to reach it
-    port: int
+    yaml: str = field(repr=False)  # content of the configuration file that argv names
 
     @property
     def redacted(self) -> list[str]:
         """argv as it may be shown."""
         return redact(self.argv)
-
-
-def flag_value(args: Sequence[str], *names: str) -> str | None:
-    """The value of the first of these flags, as `--flag value` or `--flag=value`; "" for a bare one; None if not there."""
-    for position, arg in enumerate(args):
-        name, equals, value = arg.partition("=")
-        if name not in names:
-            continue
-        if equals:
-            return value
-        following = args[position + 1] if position + 1 < len(args) else ""
-        return "" if following.startswith("--") else following
-    return None
-
-
-def has_flag(args: Sequence[str], *names: str) -> bool:
-    """Whether one of these flags is given."""
-    return flag_value(args, *names) is not None
 
 
 def redact(argv: Sequence[str]) -> list[str]:
@@ -74,10 +56,9 @@ def redact(argv: Sequence[str]) -> list[str]:
     return shown
 
 
-def takes_key(engine: EngineConfig) -> bool:
-    """SGLang supports no API key together with several tokenizer processes."""
-    workers = flag_value(engine.args, "--tokenizer-worker-num") or "1"
-    return not (workers.isdigit() and int(workers) > 1)
+def runs_on_cpu(engine: EngineConfig) -> bool:
+    """Whether engine.args ask for a server without GPUs."""
+    return dict(split_flags(engine.args)).get("--device") == ["cpu"]
 
 
 def gpus_of(engine: EngineConfig, index: int, environ: Mapping[str, str]) -> list[int | str] | None:
@@ -88,38 +69,30 @@ def gpus_of(engine: EngineConfig, index: int, environ: Mapping[str, str]) -> lis
     everything: list[int | str] | None = engine.gpus
     if everything is None:
         visible = [item.strip() for item in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if item.strip()]
-        if engine.replicas == 1 or flag_value(engine.args, "--device") == "cpu" or engine.kind is EngineKind.SIMULATED:
+        if engine.replicas == 1 or runs_on_cpu(engine):
             return None
         everything = list(visible) if visible else list(range(engine.replicas * engine.tp))
     share = max(len(everything) // engine.replicas, engine.tp)
     if share * engine.replicas > len(everything):
         raise StartRefused(
-            f"engine.gpus lists {len(everything)} GPUs, but {engine.replicas} replicas of tp {engine.tp} need "
-            f"{engine.replicas * engine.tp}. List more GPUs, or lower engine.replicas or engine.tp."
+            f"{len(everything)} GPUs are given (engine.gpus, CUDA_VISIBLE_DEVICES), and {engine.replicas} replicas of tp "
+            f"{engine.tp} need {engine.replicas * engine.tp}. Give more, or lower engine.replicas or engine.tp."
         )
     return everything[index * share : (index + 1) * share]
 
 
 def server_arguments(config: RunConfig, *, host: str, port: int) -> list[str]:
-    """SGLang's arguments: `engine.args` as they stand, and what Headway needs unless it is given there."""
-    engine, given = config.engine, config.engine.args
-    added: list[str] = []
-
-    def add(flag: str, value: str | None, *other_spellings: str) -> None:
-        if not has_flag(given, flag, *other_spellings):
-            added.extend([flag] if value is None else [flag, value])
-
-    add("--model-path", config.model.path, "--model")
+    """SGLang's arguments: `engine.args` as they stand, then what Headway needs (the later of two counts)."""
+    engine = config.engine
+    needed = ["--model-path", config.model.path, "--host", host, "--port", str(port)]
     if config.model.served_name is not None:
-        add("--served-model-name", config.model.served_name)
-    add("--host", host)
-    add("--port", str(port))
+        needed += ["--served-model-name", config.model.served_name]
     if engine.tp > 1:
-        add("--tp-size", str(engine.tp), "--tp", "--tensor-parallel-size")
-    add("--enable-metrics", None)
-    add("--enable-cache-report", None)
-    add("--watchdog-timeout", str(_WATCHDOG_S))
-    return added + list(given)
+        needed += ["--tp-size", str(engine.tp)]
+    needed += ["--enable-metrics", "--enable-cache-report"]
+    if "--watchdog-timeout" not in dict(split_flags(engine.args)):
+        needed += ["--watchdog-timeout", str(_WATCHDOG_S)]
+    return [*engine.args, *needed]
 
 
 def server_environment(
@@ -159,9 +132,10 @@ def key_file(engine: EngineConfig, api_key: str) -> str:
     Raises StartRefused when that file cannot be joined with the key.
     """
     line = f"api-key: {json.dumps(api_key)}\n"
-    named = flag_value(engine.args, "--config")
-    if named is None:
+    given = dict(split_flags(engine.args)).get("--config")
+    if not given:
         return line
+    named = given[0]
     try:
         text = Path(named).read_text()
     except OSError as error:
@@ -190,11 +164,6 @@ def without_flag(args: Sequence[str], name: str) -> list[str]:
 def base_command(engine: EngineConfig) -> list[str]:
     """What precedes SGLang's arguments. Raises StartRefused."""
     if engine.command:
-        if Path(engine.command[0]).name in ("docker", "podman", "nerdctl") or engine.command[:2] == ["sudo", "docker"]:
-            raise StartRefused(
-                "engine.command starts a container: Headway could neither prove that it is its own nor stop it. "
-                'Use engine.kind = "container" with engine.image (and engine.docker_args for more options).'
-            )
         return list(engine.command)
     if engine.kind is EngineKind.SIMULATED:
         return [sys.executable, "-m", "backend.simulator"]
@@ -203,26 +172,9 @@ def base_command(engine: EngineConfig) -> list[str]:
     return [engine.python, "-m", "sglang.launch_server"]
 
 
-def refuse_keys_in_arguments(engine: EngineConfig) -> None:
-    """Raises StartRefused when engine.args hold an API key: everybody on the machine could read it in `ps`."""
-    for flag in _KEY_FLAGS:
-        if has_flag(engine.args, flag):
-            raise StartRefused(
-                f"engine.args holds {flag}: everybody on this machine could read it in `ps`, and Headway makes a key of "
-                f"its own for each start. Take it out."
-            )
-
-
 def wanted_port(engine: EngineConfig, index: int) -> int:
-    """The port of replica `index`; 0: any free one. Raises StartRefused when several replicas would share one."""
-    given = flag_value(engine.args, "--port")
-    if given is None:
-        return engine.port + index if engine.port else 0
-    if not given.isdigit():
-        raise StartRefused(f"engine.args holds --port {given}, which is no number. Set engine.port instead.")
-    if engine.replicas > 1:
-        raise StartRefused("engine.args holds --port, which all replicas would share. Set engine.port instead.")
-    return int(given)
+    """The port of replica `index`; 0: any free one."""
+    return engine.port + index if engine.port else 0
 
 
 def local_command(
@@ -234,19 +186,13 @@ def local_command(
     index: int,
     launch: str,
     port: int,
-    api_key: str | None,
+    api_key: str,
     key_path: Path,
 ) -> LaunchCommand:
     """How replica `index` is started as a process of this machine. Raises StartRefused."""
     engine = config.engine
-    refuse_keys_in_arguments(engine)
-    host = flag_value(engine.args, "--host") or "127.0.0.1"
     gpus = gpus_of(engine, index, environ)
     env = server_environment(config, environ, run=run, replica=replica, launch=launch, gpus=gpus)
-    argv = base_command(engine) + server_arguments(config, host=host, port=port)
-    yaml = None
-    if api_key is not None:
-        yaml = key_file(engine, api_key)
-        argv = [*without_flag(argv, "--config"), "--config", str(key_path)]
-    reachable = "127.0.0.1" if host in ("0.0.0.0", "::", "localhost") else host
-    return LaunchCommand(argv, env, yaml, reachable, port)
+    arguments = without_flag(server_arguments(config, host=LOOPBACK, port=port), "--config")
+    argv = [*base_command(engine), *arguments, "--config", str(key_path)]
+    return LaunchCommand(argv, env, key_file(engine, api_key))

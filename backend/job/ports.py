@@ -6,6 +6,7 @@ import errno
 import socket
 
 from backend.job.process_tree import all_processes, command_line, holders, listening_inodes
+from backend.job.replica import StartRefused
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -35,3 +36,12 @@ def describe_holder(port: int) -> str:
     if not pids:
         return "a process that cannot be read from here"
     return ", ".join(f"pid {pid} ({command_line(pid)[:120]})" for pid in pids[:3])
+
+
+def refuse_taken_port(port: int) -> None:
+    """Raises StartRefused, naming who holds it, when a port is not free."""
+    if not is_free(port):
+        raise StartRefused(
+            f"port {port} is held by {describe_holder(port)}. End that process, or set engine.port to a free port "
+            "(0 lets Headway choose one)."
+        )

@@ -40,6 +40,7 @@ class ReplicaWatch:
         self._gpu_memory_used = gpu_memory_used
         self._since = time.time()
         self._reason: str | None = None
+        self._saved = True
         self._movement = LoadMovement(self._since)
 
     @property
@@ -55,6 +56,7 @@ class ReplicaWatch:
         """A server was started (LOADING) or taken over (LOADING or READY)."""
         self.probe = ServerProbe(record.base_url, record.api_key)
         self.probe.version = record.version
+        self.probe.was_ready = phase is ReplicaPhase.READY
         self._movement = LoadMovement(now)
         self.exit_code = None
         self.enter(phase, now)
@@ -71,9 +73,18 @@ class ReplicaWatch:
         self.phase, self._since, self._reason = phase, now, reason
 
     def remember(self, record: ServerRecord) -> None:
-        """Keeps the record, on disk as well."""
+        """Keeps the record, on disk as well; on a full disk, as soon as there is room."""
         self.record = record
-        save_record(self._servers, record)
+        try:
+            save_record(self._servers, record)
+            self._saved = True
+        except OSError:
+            self._saved = False
+
+    def save_again(self) -> None:
+        """Writes the record where that failed before."""
+        if not self._saved and self.record is not None:
+            self.remember(self.record)
 
     def endpoint(self) -> Endpoint | None:
         """Where its requests go; None without a server."""
@@ -94,18 +105,23 @@ class ReplicaWatch:
         if self.probe.version is not None and self.probe.version != self.record.version:
             self.remember(replace(self.record, version=self.probe.version))
 
-    def judge_load(
-        self, now: float, processes: Collection[ProcessMark], *, port_is_ours: bool, key_must_be_taken: bool
-    ) -> None:
-        """Ready, or failed because nothing moved for too long. `port_is_ours`: the answers come from our own server."""
+    def judge_load(self, now: float, processes: Collection[ProcessMark], *, port_is_ours: bool, must_take_key: bool) -> None:
+        """Ready, or failed: nothing moved for too long, or it cannot be talked to. `port_is_ours`: the answers come from our
+        own server; `must_take_key`: nothing but its key proves that."""
         record, probe = self.record, self.probe
         if record is None or probe is None or self.phase is not ReplicaPhase.LOADING:
             return
-        no_key_needed = record.api_key is None or probe.key is KeyAnswer.IGNORED
-        if probe.ready and port_is_ours and (probe.key is KeyAnswer.TAKEN or (no_key_needed and not key_must_be_taken)):
+        ignored = record.api_key is None or probe.key is KeyAnswer.IGNORED
+        if probe.ready and port_is_ours and (probe.key is KeyAnswer.TAKEN or (ignored and not must_take_key)):
             self.enter(ReplicaPhase.READY, now)
             # A server that ignores its key (a wrapper dropped the argument) must not be taken for another one later.
-            self.remember(replace(record, ready_at=now, api_key=None if no_key_needed else record.api_key))
+            self.remember(replace(record, ready_at=now, api_key=None if ignored else record.api_key))
+            return
+        if probe.ready and port_is_ours and probe.key is KeyAnswer.REFUSED and not must_take_key:
+            reason = (
+                "The server answers, but not to the API key that Headway gave it in --config. Take keys out of engine.args."
+            )
+            self.enter(ReplicaPhase.START_FAILED, now, reason)
             return
         self._movement.look(read_signs(server_log.log_bytes(self.log_path), processes, self.gpu_memory_used()), now)
         still_s = now - self._movement.last_movement_at

@@ -15,8 +15,8 @@ import aiohttp
 from backend.config import RunConfig
 from backend.job import server_log
 from backend.job.identity import Verdict, holds_port, owned_processes, processes_of_replica, prove
-from backend.job.launch_command import LaunchCommand, local_command, takes_key, wanted_port
-from backend.job.ports import describe_holder, free_port, is_free
+from backend.job.launch_command import LOOPBACK, LaunchCommand, local_command, wanted_port
+from backend.job.ports import describe_holder, free_port, is_free, refuse_taken_port
 from backend.job.process_tree import ProcessMark, boot_id, is_alive, read_stat
 from backend.job.replica import (
     AbortFailed,
@@ -30,7 +30,7 @@ from backend.job.replica import (
 )
 from backend.job.replica_watch import ReplicaWatch
 from backend.job.server_probe import abort_requests
-from backend.job.server_record import ServerRecord, load_record, remove_record, save_record, write_private
+from backend.job.server_record import ServerRecord, load_record, new_api_key, remove_record, write_launch
 from backend.job.server_stop import StopTimes, end_processes, kill_now, report_stop
 from backend.run_dir import RunDir
 
@@ -88,7 +88,7 @@ class ServerProcess:
                 replica=self.name,
                 launch=launch,
                 boot=boot_id(),
-                host="127.0.0.1",
+                host=LOOPBACK,
                 port=0,
                 api_key=None,
                 command=[],
@@ -111,32 +111,10 @@ class ServerProcess:
         left = [] if self._watch.record is None else sorted(mark.pid for mark in owned_processes(self._watch.record))
         if left:
             raise StartRefused(f"replica {self.name} still has {len(left)} processes (pid {left[0]}): stop it first.")
-        launch = secrets.token_hex(8)
-        api_key = f"headway-{secrets.token_hex(24)}" if takes_key(self._config.engine) else None
-        command = self._command(launch, api_key)
-        record = ServerRecord(
-            replica=self.name,
-            launch=launch,
-            boot=boot_id(),
-            host=command.host,
-            port=command.port,
-            api_key=api_key,
-            command=command.redacted,
-            launched_at=now,
-            log_offset=server_log.log_bytes(self._watch.log_path),
-            gpu_memory_before_bytes=self._watch.gpu_memory_used(),
-        )
-        if command.yaml is not None:
-            write_private(self._run.servers / f"{self.name}.yaml", command.yaml.encode())
-        save_record(self._run.servers, record)  # before the process: whoever finds it later can prove that it is ours
-        self._popen = self._start(command)
-        stat = read_stat(self._popen.pid)
-        main = ProcessMark(self._popen.pid, stat.mark.start_ticks if stat is not None else 0)
-        self._children_at = now
-        self._watch.begin(replace(record, main=main), ReplicaPhase.LOADING, now)
-
-    def _command(self, launch: str, api_key: str | None) -> LaunchCommand:
         port = wanted_port(self._config.engine, self._index) or free_port()
+        # SGLang binds its port only after the model is loaded: a conflict would cost the whole load.
+        refuse_taken_port(port)
+        launch, api_key, key_path = secrets.token_hex(8), new_api_key(), self._run.servers / f"{self.name}.yaml"
         command = local_command(
             self._config,
             self._environ,
@@ -146,15 +124,26 @@ class ServerProcess:
             launch=launch,
             port=port,
             api_key=api_key,
-            key_path=self._run.servers / f"{self.name}.yaml",
+            key_path=key_path,
         )
-        # SGLang binds its port only after the model is loaded: a conflict would cost the whole load.
-        if not is_free(port, command.host):
-            raise StartRefused(
-                f"port {port} is held by {describe_holder(port)}. End that process, or set engine.port to a free port "
-                "(0 lets Headway choose one)."
-            )
-        return command
+        record = ServerRecord(
+            replica=self.name,
+            launch=launch,
+            boot=boot_id(),
+            host=LOOPBACK,
+            port=port,
+            api_key=api_key,
+            command=command.redacted,
+            launched_at=now,
+            log_offset=server_log.log_bytes(self._watch.log_path),
+            gpu_memory_before_bytes=self._watch.gpu_memory_used(),
+        )
+        write_launch(self._run.servers, record, {key_path.name: command.yaml})
+        self._popen = self._start(command)
+        stat = read_stat(self._popen.pid)
+        main = ProcessMark(self._popen.pid, stat.mark.start_ticks if stat is not None else 0)
+        self._children_at = now
+        self._watch.begin(replace(record, main=main), ReplicaPhase.LOADING, now)
 
     def _start(self, command: LaunchCommand) -> subprocess.Popen[bytes]:
         log = server_log.open_log(self._watch.log_path)
@@ -193,13 +182,14 @@ class ServerProcess:
         if now - self._children_at >= _LOOK_AT_CHILDREN_EVERY_S:
             self._children_at = now
             self._note_children(record)
+            self._watch.save_again()
             server_log.cut_if_large(self._watch.log_path)
         await self._watch.ask(session, now)
         if self._watch.phase is ReplicaPhase.LOADING:
             processes = owned_processes(record, read_environments=False)
             # While the model loads, another server may sit on the port and answer: only the listener's owner counts.
             ours = bool(holds_port(record.port, processes)) and self._main_is_alive()
-            self._watch.judge_load(now, processes, port_is_ours=ours, key_must_be_taken=False)
+            self._watch.judge_load(now, processes, port_is_ours=ours, must_take_key=False)
 
     def _note_children(self, record: ServerRecord) -> None:
         children = sorted(owned_processes(record, read_environments=False), key=lambda mark: mark.pid)

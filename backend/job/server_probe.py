@@ -42,6 +42,7 @@ class ServerProbe:
         self._version_asked_at: float | None = None
         self._version_tries = 0
         self.ready: bool | None = None  # last answer; None: no answer (not reachable, or too slow)
+        self.was_ready = False
         self.reachable: bool | None = None  # something accepts connections there
         self.answered_at: float | None = None  # when the last answer of any kind came
         self.key: KeyAnswer | None = None  # None: not known yet, or no key
@@ -72,6 +73,7 @@ class ServerProbe:
     async def _ask(self, session: aiohttp.ClientSession, now: float, ready_due: bool) -> None:
         if ready_due:
             self.ready = await self._ask_ready(session)
+            self.was_ready = self.was_ready or bool(self.ready)
             if self.ready is not None:
                 self.answered_at = now
             if self.ready and self._api_key is not None and self.key in (None, KeyAnswer.REFUSED):

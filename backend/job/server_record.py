@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import orjson
 
 from backend.job.process_tree import ProcessMark
+from backend.job.replica import StartRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class ServerRecord:
     boot: str  # boot id of the machine: marks of another boot mean nothing
     host: str
     port: int
-    api_key: str | None = field(repr=False)
+    api_key: str | None = field(repr=False)  # None: the server turned out to ask for none
     command: list[str]  # redacted
     launched_at: float  # epoch seconds
     log_offset: int  # where this life's output begins in the replica's log
@@ -39,6 +42,11 @@ class ServerRecord:
         return f"http://{self.host}:{self.port}"
 
 
+def new_api_key() -> str:
+    """A key for one life of one server."""
+    return f"headway-{secrets.token_hex(24)}"
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Replaces a file in one step; only the owner may read it, also while it is written."""
     temporary = path.with_name(f"{path.name}.tmp")
@@ -50,6 +58,19 @@ def write_private(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def write_launch(folder: Path, record: ServerRecord, files: Mapping[str, str]) -> None:
+    """Writes what a launch needs (files by name) and its record, before the process is there: whoever finds the process later
+    can prove that it is ours. Raises StartRefused."""
+    try:
+        for name, content in files.items():
+            write_private(folder / name, content.encode())
+        save_record(folder, record)
+    except OSError as error:
+        raise StartRefused(
+            f"{folder} cannot be written: {error.strerror}. Make room there, or correct its permissions."
+        ) from error
 
 
 def save_record(folder: Path, record: ServerRecord) -> None:
