@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 REFUSED = 1
 INTERRUPTED = 130
 
-_FUNCTIONS = {"set": "change", "list": "list_all"}  # the others are called as the command is
 _OUTCOMES = "ok, truncated, empty, thinking_only, degenerate, rejected"
 
 
@@ -23,11 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show "–" shows its code
     options = build_parser().parse_args(arguments)
-    from backend import commands
+    from backend.commands import COMMANDS, speaking
 
-    command: Callable[[argparse.Namespace], int] = getattr(commands, options.function)
     try:
-        code = command(options)
+        code = COMMANDS[options.command](options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -35,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # whoever read us has left (| head): nothing more can be told, also not when Python flushes at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except commands.REFUSALS as error:
-        commands.complain(commands.in_words(error))
+    except speaking.REFUSALS as error:
+        speaking.complain(speaking.in_words(error))
         return REFUSED
     return code
 
@@ -53,7 +51,6 @@ def build_parser() -> argparse.ArgumentParser:
 
     def add(name: str, text: str, *, run: bool = True) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
-        command.set_defaults(function=_FUNCTIONS.get(name, name))
         if run:
             command.add_argument("run", metavar="RUN")
         return command

@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from backend.__main__ import build_parser, main
+from backend.commands import steering
 from backend.control import start as start_module
 from backend.heartbeat import lock_is_held, supervisor_pid
 from backend.records import ReplicaStatus, RunPhase
@@ -191,6 +192,7 @@ def test_a_terminal_never_sees_what_it_would_obey(tmp_path: Path, capsys: Captur
 
 
 def test_a_run_is_created_started_steered_and_stopped(run: RunDir, tmp_path: Path, capsys: Capture) -> None:
+    open_ledger(run).close()  # the stand-in makes none
     text = done(capsys, "create", str(write_config(tmp_path, "second")))
     assert "alpha: 5 prompts in 1 file" in text
     assert "beta: 10 prompts in 2 files" in text
@@ -217,8 +219,8 @@ def test_a_wish_waits_while_nobody_works(run: RunDir, capsys: Capture) -> None:
     beat(run, job_status(), at=time.time() - 60)
     with holding_lock(run, changed_at=time.time() - 60):
         assert "does not answer at the moment" in done(capsys, "resume", "demo", "alpha")
-    assert "its engine may still run" in done(capsys, "stop", "demo")
-    assert "3 wishes not answered yet." in done(capsys, "status", "demo")
+    assert "nobody can stop the run; its engine may still be there" in refused(capsys, "stop", "demo")
+    assert "2 wishes not answered yet." in done(capsys, "status", "demo")
 
 
 def test_the_answer_is_awaited_and_told(run: RunDir, capsys: Capture) -> None:
@@ -255,12 +257,34 @@ def test_kill_tells_what_stays(run: RunDir, capsys: Capture) -> None:
 
 
 def test_wait_times_out_with_words(run: RunDir, capsys: Capture) -> None:
+    open_ledger(run).close()
     beat(run, job_status(), at=time.time() + 60)
     with holding_lock(run, changed_at=time.time()):
         assert "Not within 0 s. demo runs alpha" in refused(capsys, "wait", "demo", "--timeout", "0")
         assert "The engine is ready." in done(capsys, "wait", "demo", "--until", "ready")
         assert "alpha is running." in done(capsys, "wait", "demo", "--until", "alpha=running")
     assert "dead" in refused(capsys, "wait", "demo")
+
+
+def test_who_waits_learns_once_that_nobody_answers(run: RunDir, capsys: Capture) -> None:
+    open_ledger(run).close()
+    beat(run, job_status(), at=time.time() - 60)
+    with holding_lock(run, changed_at=time.time() - 60):
+        told = refused(capsys, "wait", "demo", "--timeout", "1.2")
+    assert told.startswith("Supervisor: not answering")
+    assert len(told.splitlines()) == 2  # the warning, then the time-out
+
+
+def test_a_start_while_the_former_supervisor_leaves_starts_a_new_one(
+    run: RunDir, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steering, "ANSWER_TIMEOUT_S", 0.5)
+    with ExitStack() as former:
+        former.enter_context(holding_lock(run, changed_at=time.time()))
+        leaving = threading.Timer(0.2, former.pop_all().close)
+        leaving.start()
+        assert "demo is running (pid" in done(capsys, "start", "demo")
+        leaving.join()
 
 
 def test_a_failed_run_is_a_1_for_who_waits(run: RunDir, capsys: Capture) -> None:

@@ -158,9 +158,9 @@ def read_status(run: RunDir, now: float) -> RunView:
     )
 
 
-def to_json(view: Any) -> str:
-    """A view as indented JSON; text is ASCII, so that no terminal is steered by it."""
-    return json.dumps(asdict(view), indent=2).replace("\x7f", "\\u007f")
+def to_json(views: Any) -> str:
+    """Views, also within lists and dicts, as indented JSON; text is ASCII, so that no terminal is steered by it."""
+    return json.dumps(views, default=asdict, indent=2).replace("\x7f", "\\u007f")
 
 
 def _read_supervisor(run: RunDir, now: float, notes: list[str]) -> tuple[SupervisorView, Heartbeat | None]:

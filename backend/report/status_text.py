@@ -92,7 +92,8 @@ def list_text(views: list[RunView], unreadable: list[tuple[str, str]]) -> str:
 
 def _idle(view: RunView) -> str:
     if not any(r.state is EngineState.READY for r in view.replicas):
-        return "waits for its engine"
+        states = ", ".join(dict.fromkeys(r.state.value for r in view.replicas))
+        return f"waits for its engine ({states})" if states else "waits for its engine"
     return "waits, no dataset may run"
 
 

@@ -1,23 +1,20 @@
-"""What each command of the CLI does: ask `control` or `report`, and print it. `__main__.py` says which function is which."""
+"""Commands that do something to a run: `create`, `start`, `stop`, `pause`, `resume`, `kill`, `redo`, `set`, `engine`."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import sqlite3
-import sys
 import time
-from dataclasses import asdict
 from getpass import getuser
 from pathlib import Path
 from typing import Any, Final
 
-from backend.config import ConfigError
+from backend.commands.speaking import complain, say
+from backend.config import load
 from backend.control import ControlError
+from backend.control.create import create as create_run
 from backend.control.intents import (
     await_answer,
     current_setting,
-    load_config,
     parse_setting,
     want_dataset,
     want_engine,
@@ -25,24 +22,22 @@ from backend.control.intents import (
     want_run,
     want_setting,
 )
-from backend.heartbeat import SupervisorState, explain_sqlite, supervisor_state
-from backend.prompts import PromptFileError
+from backend.control.start import StartOutcome
+from backend.control.start import start as start_run
+from backend.heartbeat import SupervisorState, lock_is_held, supervisor_state
 from backend.records import Intent
-from backend.report.formatting import DASH, compact, plain, plural
-from backend.run_dir import RunDir, RunDirError
-from backend.runs import command_name, find_run, list_runs, nearest, runs_folder
+from backend.report.counts import Counts, read_counts
+from backend.report.formatting import DASH, compact, plural
+from backend.run_dir import RunDir
+from backend.runs import command_name, find_run, runs_folder
 
 ANSWER_TIMEOUT_S: Final = 5.0
-WAIT_POLL_S: Final = 0.5
-REFUSALS: Final = (ConfigError, ControlError, RunDirError, PromptFileError, sqlite3.Error, OSError)
 
 
 def create(options: argparse.Namespace) -> int:
     """Makes a run and says how it is started."""
-    from backend.control.create import create as create_run
-
     run = create_run(Path(options.config), runs_folder())
-    settings = load_config(run)
+    settings = load(run.config)
     files = settings.frozen.prompt_files if settings.frozen else {}
     say(f"Created {run.root}.")
     for dataset in settings.datasets:
@@ -54,12 +49,14 @@ def create(options: argparse.Namespace) -> int:
 
 def start(options: argparse.Namespace) -> int:
     """Starts the supervisor; harmless where one lives."""
-    from backend.control.start import StartOutcome
-    from backend.control.start import start as start_run
-
     run = _find(options)
-    load_config(run)  # a broken run.toml is said here and now, in place of in a log
+    load(run.config)  # a broken run.toml is said here and now, in place of in a log
     result = start_run(run, _who())
+    if result.outcome is StartOutcome.ALREADY_RUNNING and not options.no_wait:
+        answer = await_answer(run, result.intent, ANSWER_TIMEOUT_S)
+        if answer is None and not lock_is_held(run):
+            # it was about to leave, as after a stop, and did not read the wish: a new one does
+            result = start_run(run, _who(), token=result.intent.token)
     pid = result.pid if result.pid is not None else DASH
     if result.outcome is StartOutcome.ALREADY_RUNNING:
         say(f"{run.name} is already running (pid {pid}).")
@@ -84,7 +81,10 @@ def stop(options: argparse.Namespace) -> int:
         say(f"{run.name} is not running: nothing to stop.")
         return 0
     if _state(run) is SupervisorState.DEAD:
-        say(f"The supervisor of {run.name} is dead; its engine may still run. To end that too, start the run and stop it.")
+        raise ControlError(
+            f"The supervisor of {run.name} is dead, nobody can stop the run; its engine may still be there. To end that too: "
+            f"python -m backend start {command_name(run)}, then stop."
+        )
     return _tell_answer(run, want_run(run, "stopped", _who(), now=options.now), options)
 
 
@@ -102,8 +102,6 @@ def resume(options: argparse.Namespace) -> int:
 
 def kill(options: argparse.Namespace) -> int:
     """Asks a dataset to end, and says what stays of it."""
-    from backend.report.counts import Counts, read_counts
-
     run = _find(options)
     code = _tell_answer(run, want_dataset(run, options.dataset, "killed", _who()), options)
     counts = (read_counts(run) or {}).get(options.dataset, Counts())
@@ -129,8 +127,10 @@ def change(options: argparse.Namespace) -> int:
     if not equals:
         raise ControlError(f"{options.setting!r} is not KEY=VALUE; for example: set {command_name(run)} concurrency=96")
     canonical, new = parse_setting(run, key.strip(), text.strip())
-    say(f"{canonical}: {_value(current_setting(run, canonical))} → {_value(new)}")
+    old = current_setting(run, canonical)
     intent = want_setting(run, key.strip(), text.strip(), _who())
+    if options.no_wait or _state(run) is not SupervisorState.ALIVE:  # else the answer says it
+        say(f"{canonical}: {_value(old)} → {_value(new)}")
     return _tell_answer(run, intent, options)
 
 
@@ -139,96 +139,6 @@ def engine(options: argparse.Namespace) -> int:
     run = _find(options)
     want = "running" if options.want == "start" else "stopped"
     return _tell_answer(run, want_engine(run, want, _who()), options)
-
-
-def status(options: argparse.Namespace) -> int:
-    """Shows a run."""
-    from backend.report.status import read_status, to_json
-    from backend.report.status_text import status_text
-
-    view = read_status(_find(options), time.time())
-    print(to_json(view)) if options.json else say(status_text(view))
-    return 0
-
-
-def wait(options: argparse.Namespace) -> int:
-    """Waits for a goal; 1 where it cannot come any more, or has not in time."""
-    from backend.report.status import read_status
-    from backend.report.status_text import summary, supervisor_sentence
-    from backend.report.waiting import judge_wait, parse_goal
-
-    run, goal = _find(options), parse_goal(options.until)
-    names = [d.name for d in load_config(run).datasets]
-    if goal.dataset is not None and goal.dataset not in names:
-        raise ControlError(
-            f"The run {run.name} has no dataset {goal.dataset!r}. {nearest(goal.dataset, names, what='datasets')}"
-        )
-    deadline = None if options.timeout is None else time.monotonic() + options.timeout
-    while True:
-        view = read_status(run, time.time())
-        verdict = judge_wait(view, goal)
-        if verdict is not None:
-            (say if verdict.reached else complain)(verdict.message)
-            return 0 if verdict.reached else 1
-        left_s = WAIT_POLL_S if deadline is None else deadline - time.monotonic()
-        if left_s <= 0:
-            complain(f"Not within {options.timeout:g} s. {summary(view)} {supervisor_sentence(view)}")
-            return 1
-        time.sleep(min(WAIT_POLL_S, left_s))
-
-
-def list_all(options: argparse.Namespace) -> int:
-    """Shows all runs; one that cannot be read is named with the reason and hides no other."""
-    from backend.report.status import read_status
-    from backend.report.status_text import list_text
-
-    runs, views, unreadable = runs_folder(), [], []
-    for run in list_runs(runs):
-        try:
-            views.append(read_status(run, time.time()))
-        except (ConfigError, RunDirError) as error:
-            unreadable.append((run.name, str(error)))
-    if options.json:
-        broken = [{"name": name, "reason": reason} for name, reason in unreadable]
-        print(json.dumps({"runs_folder": str(runs), "runs": [asdict(v) for v in views], "unreadable": broken}, indent=2))
-    else:
-        say(list_text(views, unreadable) or f"There are no runs in {runs}.")
-    return 0
-
-
-def logs(options: argparse.Namespace) -> int:
-    """Shows the end of a log, and follows it."""
-    from backend.report.logs import find_log, follow, last_lines
-
-    path = find_log(_find(options), options.server)
-    lines, end = last_lines(path, options.lines)
-    for line in lines:
-        say(plain(line, keep="\t"))
-    if options.follow:
-        sys.stdout.flush()
-        for line in follow(path, end):
-            print(plain(line, keep="\t"), flush=True)
-    return 0
-
-
-def say(text: str) -> None:
-    """To stdout, with what would steer a terminal escaped."""
-    print(plain(text, keep="\n\t"))
-
-
-def complain(text: str) -> None:
-    """To stderr, likewise."""
-    sys.stdout.flush()
-    print(plain(text), file=sys.stderr)
-
-
-def in_words(error: Exception) -> str:
-    """An error of `REFUSALS` as sentences."""
-    if isinstance(error, sqlite3.Error):
-        return f"A database of the run cannot be used: {explain_sqlite(error)}"
-    if isinstance(error, OSError):
-        return f"{error.filename or 'A file'}: {error.strerror or error}."
-    return str(error)
 
 
 def _find(options: argparse.Namespace) -> RunDir:

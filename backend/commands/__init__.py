@@ -1,0 +1,25 @@
+"""What each command of the CLI does: asks `control` or `report`, and prints the answer. `__main__.py` reads the arguments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from backend.commands import looking, steering
+
+COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "create": steering.create,
+    "start": steering.start,
+    "stop": steering.stop,
+    "pause": steering.pause,
+    "resume": steering.resume,
+    "kill": steering.kill,
+    "redo": steering.redo,
+    "set": steering.change,
+    "engine": steering.engine,
+    "status": looking.status,
+    "wait": looking.wait,
+    "list": looking.list_all,
+    "logs": looking.logs,
+}
