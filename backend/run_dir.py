@@ -13,6 +13,7 @@ from urllib.parse import quote
 from backend.rows import sqlite_column_types
 
 SCHEMA_VERSION: Final = 1
+WAL_KEPT_BYTES: Final = 64 << 20  # a WAL that grew larger is cut when it has been checkpointed
 MOUNTS: Final = Path("/proc/mounts")
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")  # how /proc/mounts writes white space in a name
 PAGE_BYTES: Final = 8192  # texts and ids of a sample are a few kB: fewer overflow pages to follow than with 4096
@@ -164,6 +165,7 @@ def _prepare(con: sqlite3.Connection, path: Path, tables: str, synchronous: str)
     if mode != "wal":
         raise RunDirError(f"{path}: SQLite could not switch to WAL (it says {mode!r}). Put the run on a local disk.")
     con.execute(f"PRAGMA synchronous={synchronous}")
+    con.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
     con.executescript(tables)
     con.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 

@@ -41,7 +41,11 @@ class Ledger:
 
     @classmethod
     def open(cls, run: RunDir) -> Ledger:
-        """Opens and repairs the ledger. Raises LedgerError where work that was done is missing; nothing is changed then."""
+        """Opens and repairs the ledger.
+
+        Raises LedgerError where work that was done is missing (nothing is changed then) and RunDirError where the database
+        cannot be used at all.
+        """
         con = open_repaired(run)
         try:
             books = load_books(run, con)
@@ -214,9 +218,12 @@ class Ledger:
         """All accepted intents in the order of acceptance; `id` is None, it belonged to state.sqlite."""
         return list(self._intents)
 
-    def find_row(self, dataset: str, sample_id: str) -> Row | None:
-        """The durable row of a sample, its newest attempt, superseded or not. May take seconds; fit for a worker thread."""
-        return find_row(self.run, dataset, sample_id)
+    def find_row(self, dataset: str, sample_id: str, position: int | None = None) -> Row | None:
+        """The durable row of a sample, its newest attempt, superseded or not. May take seconds; fit for a worker thread.
+
+        The sample's `position` among the prompts spares reading most shards.
+        """
+        return find_row(self.run, dataset, sample_id, position)
 
     def outcome_keys(self, dataset: str, outcomes: Collection[Outcome]) -> Iterator[FinishedKey]:
         """Finished samples with one of these outcomes, without superseded ones: what a redo supersedes. Fit for a thread."""

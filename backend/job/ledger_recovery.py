@@ -55,9 +55,10 @@ def delete_sealed_rows(con: sqlite3.Connection, dataset: str, last_seq: int) -> 
     )
 
 
-def _check_manifest(run: RunDir, con: sqlite3.Connection) -> None:
+def lost_shards(run: RunDir, con: sqlite3.Connection) -> list[tuple[sqlite3.Row, str]]:
+    """Entries of the manifest whose file is missing or has another size, each with words for it."""
     lost = []
-    for shard in con.execute("SELECT * FROM sealed_shards ORDER BY dataset, number"):
+    for shard in con.execute("SELECT * FROM sealed_shards ORDER BY dataset, number").fetchall():
         path = run.root / shard["path"]
         try:
             size_bytes = path.stat().st_size
@@ -67,11 +68,20 @@ def _check_manifest(run: RunDir, con: sqlite3.Connection) -> None:
             if size_bytes == shard["bytes"]:
                 continue
             what = f"has {size_bytes:,} bytes instead of {shard['bytes']:,}"
-        lost.append(f"{path} {what} ({shard['rows']:,} samples, {shard['completion_tokens']:,} completion tokens)")
+        words = f"{path} {what} ({shard['rows']:,} samples, {shard['completion_tokens']:,} completion tokens)"
+        lost.append((shard, words))
+    return lost
+
+
+def _check_manifest(run: RunDir, con: sqlite3.Connection) -> None:
+    lost = lost_shards(run, con)
     if lost:
         raise LedgerError(
-            "Sealed samples are gone: " + "; ".join(lost) + ". Put the files back from a copy (or mount the disk they lie on), "
-            "then start again. Nothing was changed."
+            "Sealed samples are gone: "
+            + "; ".join(words for _, words in lost)
+            + ". Put the files back from a copy (or mount the "
+            "disk they lie on), then start again. If they are lost for good, `python -m backend.job.give_up "
+            f"{run.root}` gives them up, so that their samples are generated again. Nothing was changed."
         )
 
 

@@ -17,15 +17,18 @@ import pyarrow.parquet as pq
 from backend.job.book import FinishedKey
 from backend.outcomes import RULE_COLUMNS, outcome_of_record
 from backend.records import Outcome, Row
-from backend.rows import row_from_record, stored_sample_id
+from backend.rows import COLUMNS, row_from_record, stored_sample_id
 from backend.run_dir import RunDir, open_ledger
 
 _KEY_COLUMNS: Final = FinishedKey._fields
 _READ_COLUMNS: Final = tuple(dict.fromkeys((*_KEY_COLUMNS, *RULE_COLUMNS)))
 
 
-def find_row(run: RunDir, dataset: str, sample_id: str) -> Row | None:
-    """The newest attempt of a durable sample, superseded or not; None without any. Reads ids of shards: it may take seconds."""
+def find_row(run: RunDir, dataset: str, sample_id: str, position: int | None = None) -> Row | None:
+    """The newest attempt of a durable sample, superseded or not; None without any.
+
+    Reads the ids of all shards, which may take seconds; with the sample's `position` only of those that may hold it.
+    """
     stored = stored_sample_id(sample_id)
     with closing(open_ledger(run, read_only=True)) as con:
         query = "SELECT * FROM open_rows WHERE dataset = ? AND sample_id = ? ORDER BY attempt DESC LIMIT 1"
@@ -33,7 +36,7 @@ def find_row(run: RunDir, dataset: str, sample_id: str) -> Row | None:
         found = None if record is None else row_from_record(record)
         # The manifest is read after the open rows: a row that is being sealed meanwhile stands in one of them.
         for path in _shards(run, con, dataset):
-            row = _find_in_shard(path, stored)
+            row = _find_in_shard(path, stored, position)
             if row and (found is None or row.attempt > found.attempt):
                 found = row
     return found
@@ -53,6 +56,22 @@ def find_outcomes(run: RunDir, dataset: str, outcomes: Collection[Outcome]) -> I
                 yield key
 
 
+def recent_lengths(run: RunDir, dataset: str, limit: int) -> list[int]:
+    """Completion tokens of about the newest `limit` rows that a model answered; superseded ones are lengths as well."""
+    with closing(open_ledger(run, read_only=True)) as con:
+        query = "SELECT completion_tokens AS n, finish_reason AS f FROM open_rows WHERE dataset = ? ORDER BY rowid DESC LIMIT ?"
+        found = [(row["n"], row["f"]) for row in con.execute(query, (dataset, limit))]
+        paths = _shards(run, con, dataset)
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        if len(found) >= limit:
+            break
+        table = pq.read_table(path, columns=["completion_tokens", "finish_reason"], partitioning=None)
+        found += zip(table["completion_tokens"].to_pylist(), table["finish_reason"].to_pylist(), strict=True)
+    return [tokens for tokens, finish_reason in found[:limit] if finish_reason != "rejected"]
+
+
 def _matching(records: Iterator[dict[str, Any]], outcomes: Collection[Outcome]) -> Iterator[FinishedKey]:
     for record in records:
         if outcome_of_record(record) in outcomes:
@@ -65,10 +84,12 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _find_in_shard(path: Path, stored_id: str) -> Row | None:
+def _find_in_shard(path: Path, stored_id: str, position: int | None) -> Row | None:
     newest: Mapping[str, Any] | None = None
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
+            if position is not None and not _may_hold(file.metadata.row_group(group), position):
+                continue
             ids = file.read_row_group(group, columns=["sample_id"])["sample_id"]
             places = pc.indices_nonzero(pc.equal(ids, stored_id)).to_pylist()
             if not places:
@@ -77,6 +98,11 @@ def _find_in_shard(path: Path, stored_id: str) -> Row | None:
                 if newest is None or record["attempt"] > newest["attempt"]:
                     newest = record
     return None if newest is None else row_from_record(newest)
+
+
+def _may_hold(group: Any, position: int) -> bool:
+    statistics = group.column(COLUMNS.index("position")).statistics
+    return statistics is None or not statistics.has_min_max or statistics.min <= position <= statistics.max
 
 
 def _shards(run: RunDir, con: Any, dataset: str) -> list[Path]:

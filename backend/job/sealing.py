@@ -74,7 +74,10 @@ class Sealer:
         return rows >= self._shard_rows or size_bytes >= self._shard_bytes or now - oldest_at >= self._shard_seconds
 
     async def seal_due(self, now: float) -> Sealed:
-        """One shard of every dataset that is due. Call it each tick; without anything due it costs nothing."""
+        """One shard of every dataset that is due.
+
+        Costs nothing where none is; else it takes seconds, so it is a task beside the tick, not a part of it.
+        """
         sealed = Sealed()
         for dataset in self._ledger.datasets():
             if self.is_due(dataset, now):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +15,10 @@ import pytest
 
 from backend.job.ledger import DatasetTotals, DuplicateRow, Ledger, LedgerError
 from backend.job.sealing import Sealer
-from backend.records import Intent, IntentAction, Outcome, Row
-from backend.rows import row_from_record
+from backend.records import Intent, IntentAction, Outcome
 from backend.run_dir import RunDir, open_ledger, open_state
-from tests.sample_rows import make_row
-from tests.test_rows import STRANGE_ROWS
+from tests.job.ledger_use import append_all, durable_rows, files_no_longer_than
+from tests.sample_rows import STRANGE_ROWS, make_row
 
 
 @pytest.fixture
@@ -35,29 +33,6 @@ async def ledger(run: RunDir) -> AsyncIterator[Ledger]:
     ledger = Ledger.open(run)
     yield ledger
     await ledger.close()
-
-
-async def append_all(ledger: Ledger, *rows: Row) -> None:
-    futures = [ledger.append(row) for row in rows]
-    await ledger.flush()
-    await asyncio.gather(*futures)
-
-
-def durable_rows(run: RunDir) -> list[Row]:
-    """What another process sees."""
-    with closing(open_ledger(run, read_only=True)) as con:
-        return [row_from_record(record) for record in con.execute("SELECT * FROM open_rows")]
-
-
-@contextmanager
-def files_no_longer_than(size_bytes: int) -> Iterator[None]:
-    """As on a disk that is full: this process cannot make any file longer than that."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_a_row_is_durable_within_200_ms_without_being_pushed(run: RunDir, ledger: Ledger) -> None:
@@ -89,6 +64,19 @@ async def test_every_strange_row_is_found_again_exactly_open_and_sealed(ledger: 
     for row in rows:
         assert ledger.find_row("B1", row.sample_id) == row
     assert ledger.find_row("B1", "never heard of") is None
+
+
+async def test_a_samples_position_spares_reading_other_shards_and_changes_nothing(run: RunDir, ledger: Ledger) -> None:
+    await append_all(ledger, *(make_row(n) for n in range(6)))
+    [first, *_] = (await Sealer(ledger, shard_rows=2, shard_seconds=900).seal("B1")).shards
+    assert [ledger.find_row("B1", f"s{n:06d}", position=n) for n in range(6)] == [make_row(n) for n in range(6)]
+    assert ledger.find_row("B1", "never heard of", position=3) is None
+    data = bytearray(first.read_bytes())
+    data[4:100] = bytes(96)  # its footer can be read, its columns cannot
+    first.write_bytes(data)
+    assert ledger.find_row("B1", "s000005", position=5) == make_row(5)
+    with pytest.raises(OSError, match="."):
+        ledger.find_row("B1", "s000001", position=1)
 
 
 async def test_sums_are_the_same_after_reopening(run: RunDir) -> None:

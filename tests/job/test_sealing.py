@@ -22,7 +22,7 @@ from backend.job.ledger import Ledger, LedgerError
 from backend.job.sealing import RETRY_AFTER_S, Sealer
 from backend.rows import row_from_record
 from backend.run_dir import RunDir, open_ledger
-from tests.job.test_ledger import append_all, durable_rows, files_no_longer_than
+from tests.job.ledger_use import append_all, durable_rows, files_no_longer_than
 from tests.sample_rows import BASE_AT, make_row
 
 
