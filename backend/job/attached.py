@@ -11,7 +11,6 @@ import aiohttp
 
 from backend.config import RunConfig
 from backend.job.replica import (
-    AbortFailed,
     AdoptOutcome,
     AdoptResult,
     Endpoint,
@@ -30,44 +29,38 @@ class AttachedServer:
         self.name = str(index)
         self._url = _base_url(config.engine.urls[index])
         self._key_variable = config.engine.api_key_env
-        self._environ = environ
-        self._probe: ServerProbe | None = None
-        self._api_key: str | None = None
-        self._phase = ReplicaPhase.ABSENT
+        self._api_key = environ.get(self._key_variable) if self._key_variable is not None else None
+        self._probe = ServerProbe(self._url, self._api_key)
+        self._phase = ReplicaPhase.LOADING
         self._since = time.time()
-        self._reason: str | None = None
-        self._launch = ""
+        self._reason: str | None = f"{self._url} has not answered yet."
+        self._launch = secrets.token_hex(8)
 
     def adopt(self) -> AdoptResult:
         """There is nothing to prove: the server is not ours."""
         return AdoptResult(AdoptOutcome.NOTHING)
 
     def launch(self, now: float) -> None:
-        """Begins to watch the URL. Raises StartRefused when the variable that holds its key is not set."""
-        if self._key_variable is not None and not self._environ.get(self._key_variable):
+        """Nothing is started. Raises StartRefused when the variable that holds the server's key is not set."""
+        if self._key_variable is not None and not self._api_key:
             raise StartRefused(
                 f"engine.api_key_env names {self._key_variable}, which is not set in the environment of "
                 f"`python -m backend start`. Export it there."
             )
-        self._api_key = self._environ[self._key_variable] if self._key_variable is not None else None
-        self._probe = ServerProbe(self._url, self._api_key)
-        self._enter(ReplicaPhase.LOADING, now, f"{self._url} has not answered yet.")
 
     async def observe(self, session: aiohttp.ClientSession, now: float) -> ReplicaObservation:
         """Ready once it answered 200; from then on absent only when nothing accepts connections there (a busy server may
         answer 503, or late)."""
-        probe = self._probe
-        if probe is not None:
-            await probe.look(session, now, urgent=self._phase is not ReplicaPhase.READY)
-            self._judge(probe, now)
+        await self._probe.look(session, now, urgent=self._phase is not ReplicaPhase.READY)
+        self._judge(self._probe, now)
         return ReplicaObservation(
             replica=self.name,
             phase=self._phase,
             since=self._since,
             endpoint=self._endpoint() if self._phase is ReplicaPhase.READY else None,
             reason=self._reason,
-            version=probe.version if probe is not None else None,
-            answers=probe.ready if probe is not None else None,
+            version=self._probe.version,
+            answers=self._probe.ready,
         )
 
     def _judge(self, probe: ServerProbe, now: float) -> None:
@@ -89,17 +82,12 @@ class AttachedServer:
         return Endpoint(self.name, self._url, self._api_key, self._launch, owned=False)
 
     async def stop(self, *, deadline_s: float) -> StopReport:
-        """Stops watching. The server goes on."""
-        if self._probe is not None:
-            self._probe.forget()
-            self._probe = None
-        self._enter(ReplicaPhase.ABSENT, time.time(), None)
+        """Nothing is stopped: the server goes on."""
+        self._probe.forget()
         return StopReport(clean=True, message=f"replica {self.name}: {self._url} is run by somebody else and goes on")
 
     async def abort(self, session: aiohttp.ClientSession, rids: Sequence[str] | None) -> None:
         """Aborts these requests. Raises AbortFailed, also when asked to abort everything."""
-        if self._probe is None:
-            raise AbortFailed(f"{self._url} is not watched.")
         await abort_requests(session, self._endpoint(), rids)
 
 

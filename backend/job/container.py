@@ -250,6 +250,8 @@ class ContainerServer:
         if not self._inspection.done():
             return
         task, self._inspection = self._inspection, None
+        if self._watch.record is None:
+            return  # stopped meanwhile
         error = task.exception()
         if isinstance(error, DockerError):
             return  # Docker not answering says nothing about the container: the last facts stand

@@ -99,11 +99,14 @@ class ReplicaWatch:
 
     async def ask(self, session: aiohttp.ClientSession, now: float) -> None:
         """Asks the server how it is; waits at most a moment for the answer."""
-        if self.probe is None or self.record is None:
+        probe = self.probe
+        if probe is None:
             return
-        await self.probe.look(session, now, urgent=self.phase is ReplicaPhase.LOADING)
-        if self.probe.version is not None and self.probe.version != self.record.version:
-            self.remember(replace(self.record, version=self.probe.version))
+        await probe.look(session, now, urgent=self.phase is ReplicaPhase.LOADING)
+        if self.probe is not probe or self.record is None:
+            return  # stopped meanwhile
+        if probe.version is not None and probe.version != self.record.version:
+            self.remember(replace(self.record, version=probe.version))
 
     def judge_load(self, now: float, processes: Collection[ProcessMark], *, port_is_ours: bool, must_take_key: bool) -> None:
         """Ready, or failed: nothing moved for too long, or it cannot be talked to. `port_is_ours`: the answers come from our
