@@ -24,7 +24,7 @@ def list_runs(runs: Path) -> list[RunDir]:
         return []
     except OSError as error:
         raise RunDirError(f"{runs} cannot be read as the folder of runs ({error.strerror}).") from None
-    return [RunDir(p) for p in folders if (p / "run.toml").is_file()]
+    return [RunDir(p) for p in folders if _holds_config(p)]
 
 
 def find_run(text: str, runs: Path) -> RunDir:
@@ -33,13 +33,13 @@ def find_run(text: str, runs: Path) -> RunDir:
     places = ([runs / text] if named else []) + [Path(os.path.abspath(Path(text).expanduser()))]
     for place in places:
         run = RunDir(place)
-        if run.config.is_file():
+        if _holds_config(place):
             return run
     for place in places:
         if place.is_dir():
             raise RunDirError(
-                f"{place} holds no run.toml: it is no run, or its creation was cut short. Remove the folder and create the "
-                f"run again, or name another one."
+                f"{place} holds no run.toml that you may see: it is no run, or its creation was cut short. Remove the folder "
+                f"and create the run again, or name another one."
             )
     if not named:
         raise RunDirError(f"There is no run at {places[0]}. `list` shows the runs of {runs}.")
@@ -61,6 +61,11 @@ def nearest(name: str, names: Iterable[str], *, what: str) -> str:
         return f"There are no {what} yet."
     shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
     return f"The {what} there are: {shown}."
+
+
+def _holds_config(folder: Path) -> bool:
+    # Path.is_file() would raise for a folder of somebody else, and hide all other runs
+    return os.path.isfile(folder / "run.toml")
 
 
 def _raise_unknown(name: str, runs: Path) -> RunDir:

@@ -104,10 +104,13 @@ def kill(options: argparse.Namespace) -> int:
     """Asks a dataset to end, and says what stays of it."""
     run = _find(options)
     code = _tell_answer(run, want_dataset(run, options.dataset, "killed", _who()), options)
-    counts = (read_counts(run) or {}).get(options.dataset, Counts())
+    counts = read_counts(run)
+    if code != 0 or counts is None:
+        return code
+    stays = counts.get(options.dataset, Counts())
     say(
-        f"{plural(counts.finished_samples, 'finished sample')} of {options.dataset} "
-        f"({compact(counts.completion_tokens)} tokens) stay. It can be revived: "
+        f"{plural(stays.finished_samples, 'finished sample')} of {options.dataset} "
+        f"({compact(stays.completion_tokens)} tokens) stay. It can be revived: "
         f"python -m backend resume {command_name(run)} {options.dataset}"
     )
     return code
