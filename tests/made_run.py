@@ -98,12 +98,10 @@ def write_event(run: RunDir, message: str, at: float, severity: str = "info") ->
         )
 
 
-def write_open_row(
-    run: RunDir, dataset: str, sample_id: str, tokens: int, *, finish_reason: str = "stop", attempt: int = 1
-) -> None:
+def write_open_row(run: RunDir, dataset: str, sample_id: str, tokens: int, *, finish_reason: str = "stop") -> None:
     """A finished sample that is not sealed."""
     row = Row(
-        dataset=dataset, sample_id=sample_id, position=0, turn=0, attempt=attempt, source="local", model="tiny",
+        dataset=dataset, sample_id=sample_id, position=0, turn=0, attempt=1, source="local", model="tiny",
         messages="{}", prompt_token_ids=None, prompt_tokens=10, raw_text="x", reasoning=None, answer="x", tool_calls=None,
         output_ids=None, completion_tokens=tokens, reasoning_tokens=None, cached_tokens=None, finish_reason=finish_reason,
         facts=Facts(), started_at=1.0, first_token_at=None, finished_at=2.0, server_epoch="0:1", cost_usd=None, error=None,
