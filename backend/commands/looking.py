@@ -13,8 +13,9 @@ from backend.control import ControlError
 from backend.heartbeat import SupervisorState
 from backend.report.formatting import plain
 from backend.report.logs import find_log, follow, last_lines
-from backend.report.status import RunView, read_status, to_json
+from backend.report.status import read_status, to_json
 from backend.report.status_text import list_text, status_text, summary, supervisor_sentence
+from backend.report.views import RunView
 from backend.report.waiting import judge_wait, parse_goal
 from backend.run_dir import RunDirError
 from backend.runs import find_run, list_runs, nearest, runs_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
 from backend.report.formatting import DASH, compact, duration, moment, number, plain, plural, share, table
-from backend.report.status import DatasetView, RunView
+from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir
 from backend.runs import command_name
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
-from backend.report.status import RunView
 from backend.report.status_text import summary, supervisor_sentence
+from backend.report.views import RunView
 
 
 @dataclass(frozen=True, slots=True)

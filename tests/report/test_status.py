@@ -10,8 +10,9 @@ import pytest
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, DatasetStatus, EngineState, ReplicaStatus, RunPhase
 from backend.report.counts import read_counts
-from backend.report.status import RunView, read_status, to_json
+from backend.report.status import read_status, to_json
 from backend.report.status_text import list_text, status_text, summary, supervisor_sentence
+from backend.report.views import RunView
 from backend.report.waiting import Goal, judge_wait, parse_goal
 from backend.run_dir import RunDir
 from tests.made_run import (
