@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 
 from backend.simulator import tokens
-from backend.simulator.batching import FinishKind
 from backend.simulator.engine import Generation
 from backend.simulator.faults import Faults
 from backend.simulator.generation import Json
+from backend.simulator.sequences import FinishKind
 from backend.simulator.settings import Profile, Settings
 from backend.simulator.texts import split_reasoning, write
 

@@ -1,20 +1,18 @@
 """Continuous batching on a clock that is passed in: queue, prefill, decode on the speed curve, KV pool with retraction.
 
-No I/O and no real time. All running requests gain tokens at the same pace, so the state is one number, the tokens that a
-request running since the beginning would have (`_pace`), and a heap of the paces at which requests end: a step may advance
-by thousands of tokens and every completion is still at its exact moment.
+No I/O and no real time. A step may advance by thousands of tokens and every completion is still at its exact moment
+(decoding.py says how).
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 
 from backend.simulator.curve import SpeedCurve
+from backend.simulator.decoding import DecodeBatch
 from backend.simulator.prefix_cache import PrefixCache
+from backend.simulator.sequences import Finish, FinishKind, PrefillReport, RetractReport, Sequence, Totals
 
 MAX_PREFILL_TOKENS = 16384
 _CLIP_NEW_TOKENS = 4096
@@ -30,90 +28,6 @@ class _Stop(Enum):
     END = 1
     FULL = 2
     RECHECK = 3
-
-
-class FinishKind(StrEnum):
-    """Why a request ended, in SGLang's words."""
-
-    STOP = "stop"
-    LENGTH = "length"
-    ABORT = "abort"
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """How a request ended; message and status only for aborts."""
-
-    kind: FinishKind
-    message: str = ""
-    status: int | None = None
-    was_waiting: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Sequence:
-    """One request inside the scheduler. Times are of the scheduler's clock, in seconds."""
-
-    rid: str
-    prompt_tokens: int
-    target_tokens: int
-    """Tokens it will generate, cap included."""
-    ends_by: FinishKind
-    max_new_tokens: int
-    arrived_at: float
-    prompt_chars: int = 0
-    blocks: tuple[int, ...] = ()
-    generated: int = 0
-    cached_tokens: int = 0
-    retractions: int = 0
-    admitted_at: float | None = None
-    first_token_at: float | None = None
-    finished_at: float | None = None
-    finish: Finish | None = None
-    on_finish: Callable[[Sequence], None] | None = None
-    _joined_pace: float = 0.0
-    _joined_generated: int = 0
-    _serial: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillReport:
-    """What SGLang's "Prefill batch" line tells."""
-
-    new_sequences: int
-    new_tokens: int
-    cached_tokens: int
-    running: int
-    queued: int
-    pending_tokens: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RetractReport:
-    """What the warning about a full KV pool tells."""
-
-    retracted: int
-    tokens_gained: int
-    ratio_before: float
-    ratio_after: float
-
-
-@dataclass(slots=True)
-class Totals:
-    """Cumulative counts since the start (or since they were reset)."""
-
-    decoded: int = 0
-    """Decoded tokens of requests that left the batch; the first token of a request counts as prefill."""
-    prefill_computed: int = 0
-    prefill_cached: int = 0
-    prefill_busy_us: int = 0
-    prefill_passes: int = 0
-    retracted: int = 0
-    retracted_input: int = 0
-    retracted_output: int = 0
-    moments: list[float] = field(default_factory=lambda: [0.0] * 6)
-    """n, Σb, Σt_us, Σb², Σb·t, Σgenerated over decode steps."""
 
 
 class Scheduler:
@@ -141,7 +55,7 @@ class Scheduler:
         self.prefix_cache = prefix_cache
         self.totals = Totals()
         self.waiting: deque[Sequence] = deque()
-        self.running: dict[str, Sequence] = {}
+        self.batch = DecodeBatch()
         self.prefilling: list[Sequence] = []
         self.prefill_reports: list[PrefillReport] = []
         self.retract_reports: list[RetractReport] = []
@@ -150,10 +64,6 @@ class Scheduler:
         self._halted = False
         self._halted_at = now
         self._last = now
-        self._pace = 0.0
-        self._serial = 0
-        self._ends: list[tuple[float, int, Sequence]] = []
-        self._base_tokens = 0.0
         self._prefill_ends_at = 0.0
         self._ratio_set = _RATIO_START
         self._ratio_set_pace = 0.0
@@ -169,22 +79,26 @@ class Scheduler:
     @property
     def decode_steps(self) -> float:
         """Decode iterations so far, whoever ran in them."""
-        return self._pace / self._tokens_per_step
+        return self.batch.pace / self._tokens_per_step
+
+    @property
+    def running(self) -> dict[str, Sequence]:
+        """Decoding requests by rid."""
+        return self.batch.sequences
 
     @property
     def used_tokens(self) -> int:
         """Tokens of the KV pool held by running requests and by those being prefilled."""
-        held = self._base_tokens + len(self.running) * self._pace
-        return round(held) + sum(sequence.prompt_tokens + sequence.generated for sequence in self.prefilling)
+        return self.batch.held_tokens + sum(one.prompt_tokens + one.generated for one in self.prefilling)
 
     @property
     def decoded_total(self) -> int:
         """Decoded tokens, those of running requests included."""
-        return self.totals.decoded + sum(self._decoded_of(sequence) for sequence in self.running.values()) - self._reset_decoded
+        return self.totals.decoded + self._decoded_by_running() - self._reset_decoded
 
     @property
     def new_token_ratio(self) -> float:
-        steps = (self._pace - self._ratio_set_pace) / self._tokens_per_step
+        steps = (self.batch.pace - self._ratio_set_pace) / self._tokens_per_step
         return max(_RATIO_FLOOR, self._ratio_set - (_RATIO_START - _RATIO_FLOOR) / _RATIO_STEPS * steps)
 
     @property
@@ -197,13 +111,10 @@ class Scheduler:
 
     def generated_of(self, sequence: Sequence) -> int:
         """Tokens that a request has so far."""
-        if sequence.finish is not None or sequence.rid not in self.running:
-            return sequence.generated
-        return sequence._joined_generated + self._decoded_of(sequence)
+        return self.batch.generated_of(sequence)
 
-    def _decoded_of(self, sequence: Sequence) -> int:
-        gained = int(self._pace - sequence._joined_pace + 1e-6)
-        return min(gained, sequence.target_tokens - sequence._joined_generated)
+    def _decoded_by_running(self) -> int:
+        return sum(self.batch.decoded_of(sequence) for sequence in self.running.values())
 
     # ---- requests
 
@@ -251,9 +162,9 @@ class Scheduler:
                 break
             stop_pace, stop = self._next_stop()
             pace_per_s = self._pace_per_s()
-            stop_at = self._last + (stop_pace - self._pace) / pace_per_s
+            stop_at = self._last + (stop_pace - self.batch.pace) / pace_per_s
             if stop_at > now:
-                self._decode_to(self._pace + (now - self._last) * pace_per_s, now)
+                self._decode_to(self.batch.pace + (now - self._last) * pace_per_s, now)
                 break
             self._decode_to(stop_pace, stop_at)
             if stop is _Stop.FULL:
@@ -272,7 +183,7 @@ class Scheduler:
         if not self.running:
             return None
         stop_pace, _ = self._next_stop()
-        return self._last + (stop_pace - self._pace) / self._pace_per_s()
+        return self._last + (stop_pace - self.batch.pace) / self._pace_per_s()
 
     def seconds_of_steps(self, steps: float) -> float:
         """How long so many decode steps take at the present pace; infinite when nothing is decoded."""
@@ -313,7 +224,7 @@ class Scheduler:
 
     def reset_totals(self) -> None:
         """Start all cumulative counts at 0 again, as a new process would."""
-        self._reset_decoded = sum(self._decoded_of(sequence) for sequence in self.running.values())
+        self._reset_decoded = self._decoded_by_running()
         self.totals = Totals()
 
     # ---- inside
@@ -324,18 +235,17 @@ class Scheduler:
 
     def _next_stop(self) -> tuple[float, _Stop]:
         """The pace at which something happens next, and what."""
-        while self._ends and self._ends[0][1] != self._ends[0][2]._serial:
-            heapq.heappop(self._ends)
-        pace, stop = self._ends[0][0], _Stop.END
-        full_pace = (self.pool_tokens - self._base_tokens) / len(self.running)
+        pace, stop = self.batch.next_end(), _Stop.END
+        full_pace = self.batch.pace_when_holding(self.pool_tokens)
         if full_pace < pace:
             pace, stop = full_pace, _Stop.FULL
-        if self._pool_blocks and self._pace + _RECHECK_STEPS * self._tokens_per_step < pace:
-            return self._pace + _RECHECK_STEPS * self._tokens_per_step, _Stop.RECHECK
-        return max(pace, self._pace), stop
+        recheck_pace = self.batch.pace + _RECHECK_STEPS * self._tokens_per_step
+        if self._pool_blocks and recheck_pace < pace:
+            return recheck_pace, _Stop.RECHECK
+        return max(pace, self.batch.pace), stop
 
     def _decode_to(self, pace: float, at: float) -> None:
-        gained, seconds, count = pace - self._pace, at - self._last, len(self.running)
+        gained, seconds, count = pace - self.batch.pace, at - self._last, len(self.running)
         steps = gained / self._tokens_per_step
         moments, micro = self.totals.moments, seconds * 1e6
         moments[0] += steps
@@ -344,7 +254,7 @@ class Scheduler:
         moments[3] += count * count * steps
         moments[4] += count * micro
         moments[5] += count * gained
-        self._pace, self._last = pace, at
+        self.batch.pace, self._last = pace, at
 
     def _admit(self) -> None:
         self._pool_blocks = False
@@ -403,32 +313,16 @@ class Scheduler:
                 self._close(sequence, Finish(sequence.ends_by), self._last)
                 finished.append(sequence)
                 continue
-            self._serial += 1
-            sequence._serial = self._serial
-            sequence._joined_pace = self._pace
-            sequence._joined_generated = sequence.generated
-            self.running[sequence.rid] = sequence
-            self._base_tokens += sequence.prompt_tokens + sequence.generated - self._pace
-            end = self._pace + sequence.target_tokens - sequence.generated
-            heapq.heappush(self._ends, (end, sequence._serial, sequence))
+            self.batch.join(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        decoded = self._decoded_of(sequence)
-        self.totals.decoded += decoded
-        sequence.generated = sequence._joined_generated + decoded
-        self._base_tokens -= sequence.prompt_tokens + sequence._joined_generated - sequence._joined_pace
-        sequence._serial = 0
-        del self.running[sequence.rid]
-        if not self.running:
-            self._base_tokens = 0.0
+        self.totals.decoded += self.batch.leave(sequence)
 
     def _finish_ended(self, finished: list[Sequence]) -> None:
-        while self._ends and (self._ends[0][1] != self._ends[0][2]._serial or self._ends[0][0] <= self._pace + 1e-7):
-            _, serial, sequence = heapq.heappop(self._ends)
-            if serial == sequence._serial:
-                self._leave(sequence)
-                self._close(sequence, Finish(sequence.ends_by), self._last)
-                finished.append(sequence)
+        for sequence in self.batch.ended():
+            self._leave(sequence)
+            self._close(sequence, Finish(sequence.ends_by), self._last)
+            finished.append(sequence)
 
     def _retract(self, finished: list[Sequence]) -> None:
         """The pool is full: send requests with the fewest tokens back until the others have room for some steps."""
@@ -454,7 +348,7 @@ class Scheduler:
         generated = sum(self.generated_of(sequence) for sequence in self.running.values())
         allowed = sum(sequence.max_new_tokens for sequence in self.running.values())
         self._ratio_set = min(1.0, (generated + _RETRACT_ROOM_STEPS * len(self.running)) / (allowed + 1))
-        self._ratio_set_pace = self._pace
+        self._ratio_set_pace = self.batch.pace
         gained = used_before - self.used_tokens
         self.retract_reports.append(RetractReport(len(retracted), gained, ratio_before, self._ratio_set))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from backend.simulator.answers import dump
+from backend.simulator.engine import PAUSE
 from backend.simulator.faults import KINDS, UnknownFaultError, parse_fault
 from backend.simulator.generation import BadRequestError, Json, parse_json
 
@@ -50,7 +51,7 @@ class ControlEndpoints:
         return _reply({"message": f"Generation paused successfully: mode={mode}", "status": "ok"})
 
     async def continue_generation(self, http: web.Request) -> web.Response:
-        self._server.engine.go_on("pause")
+        self._server.engine.go_on(PAUSE)
         return _reply({"message": "Generation continued successfully.", "status": "ok"})
 
     async def flush_cache(self, http: web.Request) -> web.Response:

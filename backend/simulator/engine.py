@@ -11,14 +11,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from backend.simulator.batching import Finish, FinishKind, Scheduler, Sequence
+from backend.simulator.batching import Scheduler
 from backend.simulator.counters import Gauges, RequestCounts
 from backend.simulator.generation import BadRequestError, GenerationRequest
 from backend.simulator.log import Log
 from backend.simulator.prefix_cache import PrefixCache
+from backend.simulator.sequences import Finish, FinishKind, Sequence
 from backend.simulator.settings import SPECULATIVE_MAX_RUNNING, Settings
 from backend.simulator.texts import TextPlan
 
+PAUSE = "pause"
+"""The reason of a halt that clients ask for; aborts work during it."""
 _MIN_REPORT_S = 0.2
 _IDLE_PUBLISH_S = 1.0
 _IDLE_REPORT_S = 30.0
@@ -65,6 +68,7 @@ class Engine:
         self.started_at = time.time()
         self._loop = asyncio.get_running_loop()
         self._halts: set[str] = set()
+        self._late_aborts: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.prefix_cache = PrefixCache(enabled=not settings.disable_radix_cache)
         self.scheduler = Scheduler(
@@ -121,14 +125,18 @@ class Engine:
         """End the requests whose rid begins with `rid`, if `rid` itself is known here. Returns how many ended."""
         if not rid or rid not in self.generations:
             return 0
+        self.counts.aborted += 1
         return self._abort([one for name, one in self.generations.items() if name.startswith(rid)])
 
     def abort_all(self) -> int:
+        self.counts.aborted += 1
         return self._abort(list(self.generations.values()))
 
     def _abort(self, generations: list[Generation]) -> int:
-        if generations:
-            self.counts.aborted += 1
+        if self._halts - {PAUSE}:
+            # a scheduler that hangs reads its aborts when it wakes up
+            self._late_aborts |= {generation.sequence.rid for generation in generations}
+            return len(generations)
         waiting = set(map(id, self.scheduler.waiting))
         # the queue first, as SGLang does: or else the places of aborted ones would be taken by others to abort
         for generation in sorted(generations, key=lambda one: id(one.sequence) not in waiting):
@@ -144,12 +152,15 @@ class Engine:
 
     def go_on(self, reason: str) -> None:
         self._halts.discard(reason)
+        if not self._halts - {PAUSE} and self._late_aborts:
+            late, self._late_aborts = self._late_aborts, set()
+            self._abort([self.generations[rid] for rid in late if rid in self.generations])
         if not self._halts:
             self._settle(self.scheduler.go_on(self._loop.time()))
 
     @property
     def paused(self) -> bool:
-        return "pause" in self._halts
+        return PAUSE in self._halts
 
     @property
     def halted(self) -> bool:
@@ -159,7 +170,7 @@ class Engine:
         """SGLang's three modes: abort, in_place, retract."""
         if mode == "abort":
             self.abort_all()
-        self.halt("pause")
+        self.halt(PAUSE)
         if mode == "retract":
             self._settle(self.scheduler.requeue_running(self._loop.time()))
 

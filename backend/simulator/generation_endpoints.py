@@ -23,7 +23,7 @@ _JSON = "application/json"
 
 def chat_error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
     """An error in the shape of the OpenAI endpoints."""
-    kind = "BadRequestError" if status < 500 else "InternalServerError"
+    kind = "RateLimitError" if status == 429 else "BadRequestError" if status < 500 else "InternalServerError"
     body = {"object": "error", "message": message, "type": kind, "param": None, "code": status}
     return web.Response(body=answers.dump(body), status=status, content_type=_JSON, headers=headers)
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from backend.simulator import children
 from backend.simulator.auth import is_allowed
@@ -55,6 +56,7 @@ class SimulatedServer:
         self._health_bad_until: float | None = None
         self._runner: web.AppRunner | None = None
         self._socket: socket.socket | None = None
+        self._flood: asyncio.Task[None] | None = None
 
     # ---- life
 
@@ -239,12 +241,12 @@ def create_app(settings: Settings, *, server: SimulatedServer | None = None) -> 
 SERVER = web.AppKey("server", SimulatedServer)
 
 
-def _make_gate(server: SimulatedServer):  # type: ignore[no-untyped-def]
+def _make_gate(server: SimulatedServer) -> Middleware:
     """Keys, the access log and the counts of HTTP requests, around every handler."""
     settings = server.settings
 
     @web.middleware
-    async def gate(request, handler):  # type: ignore[no-untyped-def]
+    async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
         path = request.path
         counts = server.engine.counts
         key = (path, request.method)

@@ -7,9 +7,10 @@ import random
 
 import pytest
 
-from backend.simulator.batching import FinishKind, Scheduler, Sequence
+from backend.simulator.batching import Scheduler
 from backend.simulator.curve import DEFAULT_CURVE, SpeedCurve
 from backend.simulator.prefix_cache import PrefixCache
+from backend.simulator.sequences import FinishKind, Sequence
 
 _numbers = itertools.count()
 

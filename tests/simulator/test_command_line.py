@@ -88,8 +88,10 @@ def test_gpus_come_from_the_flag_else_from_the_environment(monkeypatch: pytest.M
 
 
 def test_the_simulators_own_flags_are_read() -> None:
-    line = "--speed 50 --instant --mean 300 --log-sd 0.2 --profile api --rpm 60 --prices 1,4 --fault hang=3 --fault die-at-request=2:hold"
-    settings = parse_settings([*line.split(), "--no-thinking", "--no-children", "--load-s", "2.5"])
+    line = "--speed 50 --instant --mean 300 --log-sd 0.2 --profile api --rpm 60 --prices 1,4 --fault hang=3"
+    settings = parse_settings(
+        [*line.split(), "--fault", "die-at-request=2:hold", "--no-thinking", "--no-children", "--load-s=2.5"]
+    )
     assert (settings.speed, settings.instant, settings.profile, settings.requests_per_minute) == (50, True, Profile.API, 60)
     assert (settings.rules[-1].mean, settings.rules[-1].log_sd) == (300, 0.2)
     assert settings.prices.output_usd_per_mtok == 4

@@ -68,6 +68,18 @@ async def test_a_hung_server_is_healthy_but_nothing_moves(serve: Serve) -> None:
         assert (await task)[0] == 200
 
 
+async def test_a_hung_server_aborts_only_when_it_wakes_up(serve: Serve) -> None:
+    async with serve(speed=10, mean=500, log_sd=0) as client:
+        task = asyncio.create_task(client.chat(rid="r"))
+        await _until_decoding(client)
+        await client.faults(hang=None)
+        assert (await client.post("/abort_request", {"rid": "r"}))[0] == 200
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        await client.faults(hang=False)
+        assert (await task)[1]["choices"][0]["finish_reason"] == "abort"
+
+
 async def test_a_hang_may_end_by_itself(serve: Serve) -> None:
     async with serve() as client:
         await client.faults(hang=0.1)
@@ -89,7 +101,6 @@ async def test_a_decaying_server_is_fourteen_times_slower(serve: Serve) -> None:
     async with serve(speed=10, mean=50_000, log_sd=0) as client:
         task = asyncio.create_task(client.chat())
         await _until_decoding(client)
-        client.server.engine.scheduler.curve.at(1)
         fast = client.server.engine.scheduler.seconds_of_steps(1)
         await client.faults(decay=0)
         await asyncio.sleep(0.02)

@@ -1,0 +1,93 @@
+"""The requests inside the scheduler and what it tells about its doings: values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class FinishKind(StrEnum):
+    """Why a request ended, in SGLang's words."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How a request ended; message and status only for aborts."""
+
+    kind: FinishKind
+    message: str = ""
+    status: int | None = None
+    was_waiting: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One request inside the scheduler. Times are of the scheduler's clock, in seconds."""
+
+    rid: str
+    prompt_tokens: int
+    target_tokens: int
+    """Tokens it will generate, cap included."""
+    ends_by: FinishKind
+    max_new_tokens: int
+    arrived_at: float
+    prompt_chars: int = 0
+    blocks: tuple[int, ...] = ()
+    generated: int = 0
+    cached_tokens: int = 0
+    retractions: int = 0
+    admitted_at: float | None = None
+    first_token_at: float | None = None
+    finished_at: float | None = None
+    finish: Finish | None = None
+    on_finish: Callable[[Sequence], None] | None = None
+    joined_pace: float = 0.0
+    """The batch's pace (decoding.py) when this request joined it."""
+    joined_generated: int = 0
+    ticket: int = 0
+    """Which of its stays in the batch this is; 0 outside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillReport:
+    """What SGLang's "Prefill batch" line tells."""
+
+    new_sequences: int
+    new_tokens: int
+    cached_tokens: int
+    running: int
+    queued: int
+    pending_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetractReport:
+    """What the warning about a full KV pool tells."""
+
+    retracted: int
+    tokens_gained: int
+    ratio_before: float
+    ratio_after: float
+
+
+@dataclass(slots=True)
+class Totals:
+    """Cumulative counts since the start (or since they were reset)."""
+
+    decoded: int = 0
+    """Decoded tokens of requests that left the batch; the first token of a request counts as prefill."""
+    prefill_computed: int = 0
+    prefill_cached: int = 0
+    prefill_busy_us: int = 0
+    prefill_passes: int = 0
+    retracted: int = 0
+    retracted_input: int = 0
+    retracted_output: int = 0
+    moments: list[float] = field(default_factory=lambda: [0.0] * 6)
+    """n, Σb, Σt_us, Σb², Σb·t, Σgenerated over decode steps."""
