@@ -27,7 +27,11 @@ class LedgerError(Exception):
     """The ledger cannot do what was asked; the message says what is the matter and what to do. Nothing durable is lost."""
 
 
-class DuplicateRow(LedgerError):  # noqa: N818  (a noun says it better)
+class RowRefused(LedgerError):  # noqa: N818  (a noun says it better)
+    """That row can never be written: unlike after a failure of the disk, trying again is of no use."""
+
+
+class DuplicateRow(RowRefused):
     """That sample is finished already, or an attempt as new as this one was."""
 
 
@@ -97,10 +101,7 @@ class GroupCommit:
                 for write in group:  # one of them is to blame: the others must not suffer
                     self._commit([write])
                 return
-            if isinstance(error, sqlite3.IntegrityError):
-                error = DuplicateRow(f"{self._path} holds that already: {error}.")
-            if not isinstance(error, LedgerError):
-                error = LedgerError(disk_words(error, self._path))
+            error = _in_our_words(error, self._path)
             log.warning("a commit failed: %s", error)
             self._answer(group, error)
         else:
@@ -139,6 +140,16 @@ def _resolve(group: list[Write], error: LedgerError | None) -> None:
             write.future.set_exception(error)
         else:
             write.future.set_result(None)
+
+
+def _in_our_words(error: Exception, path: Path) -> LedgerError:
+    if isinstance(error, LedgerError):
+        return error
+    if isinstance(error, sqlite3.IntegrityError):
+        return DuplicateRow(f"{path} holds that already, it was refused: {error}.")
+    if isinstance(error, sqlite3.DatabaseError | OSError) and not isinstance(error, sqlite3.ProgrammingError):
+        return LedgerError(disk_words(error, path))
+    return RowRefused(f"{path}: a row was refused: {error} ({type(error).__name__}). This one sample is not kept.")
 
 
 def disk_words(error: Exception, path: Path) -> str:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from backend.job.book import Book, DatasetTotals, FinishedKey, OpenRows, sums_of
-from backend.job.group_commit import DuplicateRow, GroupCommit, LedgerError, Write
+from backend.job.group_commit import DuplicateRow, GroupCommit, LedgerError, RowRefused, Write
 from backend.job.ledger_recovery import delete_sealed_rows, load_books, open_repaired
 from backend.job.ledger_search import find_outcomes, find_row
 from backend.records import Intent, IntentAction, Outcome, Row
 from backend.rows import COLUMNS, LONG_COLUMNS, record_from_row, stored_sample_id
 from backend.run_dir import RunDir
 
-__all__ = ["DatasetTotals", "DuplicateRow", "FinishedKey", "Ledger", "LedgerError"]
+__all__ = ["DatasetTotals", "DuplicateRow", "FinishedKey", "Ledger", "LedgerError", "RowRefused"]
 
 INSERT_ROW: Final = f"INSERT INTO stored_rows ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _LONG_INDICES: Final = tuple(COLUMNS.index(name) for name in LONG_COLUMNS)
@@ -60,9 +60,13 @@ class Ledger:
         """One finished sample; the future resolves when it is durable.
 
         Raises DuplicateRow at once if the sample is finished or on its way. The future fails with LedgerError if the disk
-        refuses: nothing of the row was written then, and the same row may be appended again.
+        refuses: nothing of the row was written then, and the same row may be appended again. RowRefused (raised, or from the
+        future) is for good.
         """
-        record = record_from_row(row)
+        try:
+            record = record_from_row(row)
+        except (OverflowError, TypeError) as error:
+            raise RowRefused(f"{row.dataset}: sample {row.sample_id!a} cannot be stored: {error}.") from error
         sample_id = stored_sample_id(row.sample_id)
         book = self._book(row.dataset)
         key = (row.dataset, sample_id)
