@@ -11,13 +11,11 @@ from enum import Enum
 
 from backend.simulator.curve import SpeedCurve
 from backend.simulator.decoding import DecodeBatch
+from backend.simulator.pool_reserve import RETRACT_ROOM_STEPS, NewTokenRatio, expected_tokens, reserved_tokens, retraction_order
 from backend.simulator.prefix_cache import PrefixCache
 from backend.simulator.sequences import Finish, FinishKind, PrefillReport, RetractReport, Sequence, Totals
 
 MAX_PREFILL_TOKENS = 16384
-_CLIP_NEW_TOKENS = 4096
-_RATIO_START, _RATIO_FLOOR, _RATIO_STEPS = 0.7, 0.098, 600
-_RETRACT_ROOM_STEPS = 20
 _RECHECK_STEPS = 20
 """How often a request that waits for room in the pool is looked at again: the reserve for running ones shrinks meanwhile."""
 
@@ -65,8 +63,7 @@ class Scheduler:
         self._halted_at = now
         self._last = now
         self._prefill_ends_at = 0.0
-        self._ratio_set = _RATIO_START
-        self._ratio_set_pace = 0.0
+        self._ratio = NewTokenRatio()
         self._reset_decoded = 0
         self._pool_blocks = False
 
@@ -98,8 +95,7 @@ class Scheduler:
 
     @property
     def new_token_ratio(self) -> float:
-        steps = (self.batch.pace - self._ratio_set_pace) / self._tokens_per_step
-        return max(_RATIO_FLOOR, self._ratio_set - (_RATIO_START - _RATIO_FLOOR) / _RATIO_STEPS * steps)
+        return self._ratio.at(self.decode_steps)
 
     @property
     def idle(self) -> bool:
@@ -264,16 +260,13 @@ class Scheduler:
         if room <= 0:
             return
         ratio = self.new_token_ratio
-        free = self.pool_tokens - self.used_tokens
-        for sequence in self.running.values():
-            remaining = sequence.max_new_tokens - self.generated_of(sequence)
-            free -= int(min(remaining, _CLIP_NEW_TOKENS) * ratio)
+        free = self.pool_tokens - self.used_tokens - reserved_tokens(self.batch, ratio)
         batch: list[Sequence] = []
         new_tokens = cached_tokens = 0
         while self.waiting and len(batch) < room:
             sequence = self.waiting[0]
             total = sequence.prompt_tokens + sequence.generated
-            need = total + int(min(sequence.max_new_tokens - sequence.generated, _CLIP_NEW_TOKENS) * ratio) + 1
+            need = total + expected_tokens(sequence, sequence.generated, ratio) + 1
             alone = not self.running and not batch
             self._pool_blocks = need > free and not alone
             if self._pool_blocks or (batch and new_tokens + total > MAX_PREFILL_TOKENS):
@@ -327,9 +320,9 @@ class Scheduler:
     def _retract(self, finished: list[Sequence]) -> None:
         """The pool is full: send requests with the fewest tokens back until the others have room for some steps."""
         ratio_before, used_before = self.new_token_ratio, self.used_tokens
-        order = sorted(self.running.values(), key=lambda one: (-self.generated_of(one), one.prompt_tokens))
+        order = retraction_order(self.batch)
         retracted: list[Sequence] = []
-        while len(self.running) > 1 and self.pool_tokens - self.used_tokens < _RETRACT_ROOM_STEPS * len(self.running):
+        while len(self.running) > 1 and self.pool_tokens - self.used_tokens < RETRACT_ROOM_STEPS * len(self.running):
             sequence = order.pop()
             self._leave(sequence)
             sequence.retractions += 1
@@ -345,12 +338,9 @@ class Scheduler:
             finished.append(sequence)
             return
         self.waiting.extend(retracted)
-        generated = sum(self.generated_of(sequence) for sequence in self.running.values())
-        allowed = sum(sequence.max_new_tokens for sequence in self.running.values())
-        self._ratio_set = min(1.0, (generated + _RETRACT_ROOM_STEPS * len(self.running)) / (allowed + 1))
-        self._ratio_set_pace = self.batch.pace
+        ratio_after = self._ratio.raise_after_retraction(self.batch, self.decode_steps)
         gained = used_before - self.used_tokens
-        self.retract_reports.append(RetractReport(len(retracted), gained, ratio_before, self._ratio_set))
+        self.retract_reports.append(RetractReport(len(retracted), gained, ratio_before, ratio_after))
 
     def _close(self, sequence: Sequence, finish: Finish, at: float) -> None:
         sequence.finish = finish

@@ -79,9 +79,9 @@ class ControlEndpoints:
             return _reply({"error": {"message": str(error)}}, 400)
         for name, fault in wanted.items():
             if fault is None:
-                self._server.switch_fault_off(name)
+                self._server.server_faults.switch_off(name)
             else:
-                self._server.switch_fault_on(fault)
+                self._server.server_faults.switch_on(fault)
         return await self.read_faults(http)
 
 

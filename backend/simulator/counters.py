@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from backend.simulator.sequences import Sequence
+
 _SECONDS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
 _TTFT = _SECONDS
 _E2E = (*_SECONDS, 600.0, 1200.0, 1800.0, 2400.0)
@@ -72,6 +74,27 @@ class RequestCounts:
 
     def of_stream(self, stream: bool) -> StreamCounts:
         return self.by_stream.setdefault(stream, StreamCounts())
+
+    def count_finished(self, sequence: Sequence, *, stream: bool) -> None:
+        """One finished request; those aborted in the queue are not counted, as in SGLang."""
+        if sequence.finish is None or sequence.finish.was_waiting or sequence.finished_at is None:
+            return
+        of_stream, end = self.of_stream(stream), sequence.finished_at
+        of_stream.requests += 1
+        of_stream.prompt_tokens += sequence.prompt_tokens
+        of_stream.generation_tokens += sequence.generated
+        self.cached_tokens += sequence.cached_tokens
+        self.prompt_lengths.observe(sequence.prompt_tokens)
+        self.generation_lengths.observe(sequence.generated)
+        first = sequence.first_token_at if sequence.first_token_at is not None else end
+        of_stream.time_to_first_token.observe(first - sequence.arrived_at)
+        of_stream.e2e_latency.observe(end - sequence.arrived_at)
+        if sequence.generated > 1:
+            pace = (end - first) / (sequence.generated - 1)
+            of_stream.time_per_output_token.observe(pace)
+            self.inter_token.observe(pace, sequence.generated - 1)
+        if sequence.admitted_at is not None:
+            self.queue_time.observe(sequence.admitted_at - sequence.arrived_at)
 
 
 @dataclass(frozen=True, slots=True)

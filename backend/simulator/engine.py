@@ -1,4 +1,4 @@
-"""The running scheduler: drives batching.Scheduler on the event loop's clock, knows requests by rid, keeps counts and gauges.
+"""The running scheduler: drives batching.Scheduler on the event loop's clock, knows requests by rid, keeps counts.
 
 Leaves HTTP to the endpoints, the words of answers to texts.py and answers.py.
 """
@@ -6,25 +6,23 @@ Leaves HTTP to the endpoints, the words of answers to texts.py and answers.py.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from backend.simulator.batching import Scheduler
 from backend.simulator.counters import Gauges, RequestCounts
 from backend.simulator.generation import BadRequestError, GenerationRequest
+from backend.simulator.load_board import LoadBoard, LoadSnapshot
 from backend.simulator.log import Log
 from backend.simulator.prefix_cache import PrefixCache
+from backend.simulator.reports import Reporter
 from backend.simulator.sequences import Finish, FinishKind, Sequence
 from backend.simulator.settings import SPECULATIVE_MAX_RUNNING, Settings
 from backend.simulator.texts import TextPlan
 
 PAUSE = "pause"
 """The reason of a halt that clients ask for; aborts work during it."""
-_MIN_REPORT_S = 0.2
-_IDLE_PUBLISH_S = 1.0
-_IDLE_REPORT_S = 30.0
 
 
 @dataclass(slots=True, eq=False)
@@ -39,20 +37,6 @@ class Generation:
     """Unix time in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSnapshot:
-    """What the scheduler last published for /v1/loads; `published_at` is Unix time: the heartbeat."""
-
-    published_at: float
-    running: int
-    queued: int
-    queued_tokens: int
-    used_tokens: int
-    moments: tuple[float, ...] | None
-    prefill_tokens: int
-    prefill_busy_us: int
-
-
 class Engine:
     """Requests by rid on a simulated GPU. Use inside one event loop."""
 
@@ -60,12 +44,9 @@ class Engine:
         self.settings = settings
         self.log = log
         self.counts = RequestCounts()
-        self.gauges = Gauges()
-        self.gauges_frozen = False
         self.max_running = settings.max_running
         self.generations: dict[str, Generation] = {}
         self.on_busy: Callable[[], None] = lambda: None
-        self.started_at = time.time()
         self._loop = asyncio.get_running_loop()
         self._halts: set[str] = set()
         self._late_aborts: set[str] = set()
@@ -82,11 +63,8 @@ class Engine:
             now=self._loop.time(),
             tokens_per_step=settings.accept_length,
         )
-        self._reported_steps = 0.0
-        self._reported_decoded = 0
-        self._reported_at = self._decode_reported_at = self._loop.time()
-        self._published_at = -math.inf
-        self._snapshot = self._take_snapshot()
+        self.reporter = Reporter(self.scheduler, settings, log, now=self._loop.time())
+        self._board = LoadBoard(self.scheduler, publish_steps=settings.publish_interval)
 
     # ---- requests
 
@@ -191,45 +169,23 @@ class Engine:
     def reset_counters(self) -> None:
         self.counts = RequestCounts()
         self.scheduler.reset_totals()
-        self._reported_decoded = 0
+        self.reporter.reset_counters()
 
     # ---- what the scheduler tells
 
     def load(self) -> LoadSnapshot:
-        """The last published snapshot: fresh within some steps, or old if the scheduler is halted."""
+        """What the scheduler published last."""
         now = self._loop.time()
         self._settle(self.scheduler.advance(now))
-        steps = self.scheduler.seconds_of_steps(self.settings.publish_interval)
-        interval = _IDLE_PUBLISH_S if self.scheduler.idle else min(steps, 1.0)
-        if not self.halted and now - self._published_at >= interval:
-            self._snapshot = self._take_snapshot()
-            self._published_at = now
-        return self._snapshot
+        return self._board.read(now)
 
     def read_gauges(self) -> Gauges:
         """The gauges of the last report; an idle scheduler corrects them."""
         now = self._loop.time()
         self._settle(self.scheduler.advance(now))
-        if self.halted or self.gauges_frozen:
-            return self.gauges
-        stale = now - self._reported_at >= _IDLE_REPORT_S
-        if self.scheduler.idle and (self.gauges.running or self.gauges.queued or self.gauges.gen_throughput or stale):
-            self._report(now, throughput=0.0)
-        return self.gauges
-
-    def _take_snapshot(self) -> LoadSnapshot:
-        scheduler = self.scheduler
-        totals = scheduler.totals
-        return LoadSnapshot(
-            published_at=time.time(),
-            running=scheduler.running_count,
-            queued=len(scheduler.waiting),
-            queued_tokens=sum(sequence.prompt_tokens for sequence in scheduler.waiting),
-            used_tokens=scheduler.used_tokens,
-            moments=tuple(totals.moments) if totals.moments[0] else None,
-            prefill_tokens=totals.prefill_computed,
-            prefill_busy_us=totals.prefill_busy_us,
-        )
+        if not self.halted:
+            self.reporter.correct_if_idle(now)
+        return self.reporter.gauges
 
     # ---- inside
 
@@ -261,7 +217,7 @@ class Engine:
         totals.moments[0] += sequence.generated - 1
         totals.moments[1] += sequence.generated - 1
         totals.moments[5] += sequence.generated - 1
-        self._count(generation)
+        self.counts.count_finished(sequence, stream=generation.request.stream)
         generation.done.set_result(None)
 
     def _settle(self, finished: list[Sequence]) -> None:
@@ -270,16 +226,13 @@ class Engine:
             generation = self.generations.pop(sequence.rid, None)
             if generation is None:
                 continue
-            self._count(generation)
+            self.counts.count_finished(sequence, stream=generation.request.stream)
             if not generation.done.done():
                 generation.done.set_result(None)
-        self._tell_prefills()
+        self.reporter.tell_events()
         now = self._loop.time()
         if not self.halted:
-            interval = self.settings.decode_log_interval
-            steps = self.scheduler.decode_steps - self._reported_steps
-            if steps >= interval and now - self._reported_at >= _MIN_REPORT_S:
-                self._report_decode(now)
+            self.reporter.report_if_due(now)
         self._arm(now)
 
     def _arm(self, now: float) -> None:
@@ -290,9 +243,7 @@ class Engine:
         if at is None:
             return
         if self.scheduler.running:
-            steps_left = self.settings.decode_log_interval - (self.scheduler.decode_steps - self._reported_steps)
-            report_at = now + max(self.scheduler.seconds_of_steps(max(steps_left, 0.0)), 0.001)
-            at = min(at, max(report_at, self._reported_at + _MIN_REPORT_S))
+            at = min(at, self.reporter.next_report_at(now))
         self._timer = self._loop.call_at(max(at, now), self._wake)
 
     def _wake(self) -> None:
@@ -303,92 +254,3 @@ class Engine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _tell_prefills(self) -> None:
-        scheduler = self.scheduler
-        for report in scheduler.prefill_reports:
-            rate = report.new_tokens / report.seconds if report.seconds > 0 else 0.0
-            usage = scheduler.used_tokens / scheduler.pool_tokens
-            self.log.write(
-                f"Prefill batch, #new-seq: {report.new_sequences}, #new-token: {report.new_tokens}, #cached-token: "
-                f"{report.cached_tokens}, token usage: {usage:.2f}, #running-req: {report.running}, #queue-req: "
-                f"{report.queued}, #pending-token: {report.pending_tokens}, cuda graph: False, "
-                f"input throughput (token/s): {rate:.2f}"
-            )
-            total = report.new_tokens + report.cached_tokens
-            if not self.gauges_frozen:
-                self.gauges = replace(
-                    self.gauges,
-                    running=report.running + report.new_sequences,
-                    queued=report.queued,
-                    cache_hit_rate=report.cached_tokens / total if total else 0.0,
-                    token_usage=round(usage, 2),
-                    used_tokens=scheduler.used_tokens,
-                )
-        scheduler.prefill_reports.clear()
-        for full in scheduler.retract_reports:
-            self.log.write(
-                f"KV cache pool is full. Retract requests. #retracted_reqs: {full.retracted}, #new_tokens_gained: "
-                f"{full.tokens_gained}, #new_token_ratio: {full.ratio_before:.4f} -> {full.ratio_after:.4f}"
-            )
-        scheduler.retract_reports.clear()
-
-    def _report_decode(self, now: float) -> None:
-        decoded = self.scheduler.decoded_total
-        throughput = max(decoded - self._reported_decoded, 0) / max(now - self._decode_reported_at, 1e-9)
-        self._reported_decoded = decoded
-        # moved by decode reports only: the first window after idle time includes that time, as SGLang's does
-        self._decode_reported_at = now
-        self._reported_steps = self.scheduler.decode_steps
-        self._report(now, throughput=throughput)
-        used, running = self.scheduler.used_tokens, len(self.scheduler.running)
-        speculation = ""
-        if self.settings.speculative_algorithm:
-            accept = self.settings.accept_length
-            speculation = f"accept len: {accept:.2f}, accept rate: {(accept - 1) / 3:.2f}, "
-        self.log.write(
-            f"Decode batch, #running-req: {running}, #token: {used}, token usage: "
-            f"{used / self.scheduler.pool_tokens:.2f}, {speculation}cuda graph: True, gen throughput (token/s): "
-            f"{throughput:.2f}, #queue-req: {len(self.scheduler.waiting)}"
-        )
-
-    def _report(self, now: float, *, throughput: float) -> None:
-        self._reported_at = now
-        if self.gauges_frozen:
-            return
-        scheduler = self.scheduler
-        used = scheduler.used_tokens
-        self.gauges = replace(
-            self.gauges,
-            running=scheduler.running_count,
-            queued=len(scheduler.waiting),
-            gen_throughput=throughput,
-            used_tokens=used,
-            token_usage=round(used / scheduler.pool_tokens, 2),
-            sum_seq_lens=used,
-            accept_length=self.settings.accept_length if self.settings.speculative_algorithm else 0.0,
-            retracted=sum(1 for sequence in scheduler.waiting if sequence.retractions),
-            new_token_ratio=scheduler.new_token_ratio,
-        )
-
-    def _count(self, generation: Generation) -> None:
-        sequence, counts = generation.sequence, self.counts
-        if sequence.finish is not None and sequence.finish.was_waiting:
-            return
-        stream = counts.of_stream(generation.request.stream)
-        stream.requests += 1
-        stream.prompt_tokens += sequence.prompt_tokens
-        stream.generation_tokens += sequence.generated
-        counts.cached_tokens += sequence.cached_tokens
-        counts.prompt_lengths.observe(sequence.prompt_tokens)
-        counts.generation_lengths.observe(sequence.generated)
-        end = sequence.finished_at if sequence.finished_at is not None else self._loop.time()
-        first = sequence.first_token_at if sequence.first_token_at is not None else end
-        stream.time_to_first_token.observe(first - sequence.arrived_at)
-        stream.e2e_latency.observe(end - sequence.arrived_at)
-        if sequence.generated > 1:
-            pace = (end - first) / (sequence.generated - 1)
-            stream.time_per_output_token.observe(pace)
-            counts.inter_token.observe(pace, sequence.generated - 1)
-        if sequence.admitted_at is not None:
-            counts.queue_time.observe(sequence.admitted_at - sequence.arrived_at)

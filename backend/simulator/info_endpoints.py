@@ -33,13 +33,13 @@ class InfoEndpoints:
         self._server = server
 
     async def ready(self, http: web.Request) -> web.Response:
-        up = self._server.up and not self._server.exiting and not self._server.faulty_health()
+        up = self._server.up and not self._server.exiting and not self._server.server_faults.spoils_health()
         return web.Response(status=200 if up else 503)
 
     async def health(self, http: web.Request) -> web.Response:
         """A probe that waits for the scheduler, as SGLang's does; a failed one leaves the server unhealthy."""
         server = self._server
-        if server.exiting or server.faulty_health():
+        if server.exiting or server.server_faults.spoils_health():
             return web.Response(status=503)
         speed = server.settings.speed
         if server.engine.halted and "hang" not in server.faults:
@@ -146,7 +146,7 @@ class InfoEndpoints:
         wanted = set(http.query.get("include", "all").split(","))
         for section in wanted - set(_LOADS_SECTIONS):
             return web.Response(status=400, text=f"unknown section {section!r}")
-        load, gauges, settings = server.engine.load(), server.engine.gauges, server.settings
+        load, gauges, settings = server.engine.load(), server.engine.reporter.gauges, server.settings
         pool = settings.max_total_tokens
         core: Json = {
             "timestamp": load.published_at,
@@ -176,9 +176,8 @@ class InfoEndpoints:
         if everything or "disagg" in wanted:
             core["disaggregation"] = {"mode": "null"}
         if everything or "queues" in wanted:
-            retracted = sum(1 for sequence in server.engine.scheduler.waiting if sequence.retractions)
-            waiting = load.queued - min(retracted, load.queued)
-            core["queues"] = {"waiting": waiting, "grammar": 0, "paused": 0, "retracted": retracted, "prealloc_ready": 0}
+            waiting = load.queued - load.retracted
+            core["queues"] = {"waiting": waiting, "grammar": 0, "paused": 0, "retracted": load.retracted, "prealloc_ready": 0}
         return _reply(
             {
                 "timestamp": datetime.now(UTC).isoformat(),

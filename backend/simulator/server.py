@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
-import sys
-import time
 from types import TracebackType
 from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from backend.simulator import children
 from backend.simulator.auth import is_allowed
 from backend.simulator.control_endpoints import ControlEndpoints
 from backend.simulator.engine import Engine
-from backend.simulator.faults import Fault, Faults, parse_fault
+from backend.simulator.faults import Faults, parse_fault
 from backend.simulator.generation_endpoints import GenerationEndpoints
 from backend.simulator.info_endpoints import InfoEndpoints
 from backend.simulator.log import Log
 from backend.simulator.rate_limits import RateLimits
-from backend.simulator.settings import CAP_WARNING, Profile, Settings
+from backend.simulator.server_faults import ServerFaults
+from backend.simulator.settings import Profile, Settings
 
-_DECAY = 14.0
 _MAX_BODY_BYTES = 256 * 2**20
 _DRAIN_POLL_S = 5.0
 
@@ -51,12 +47,9 @@ class SimulatedServer:
         self.up = True
         self.port = settings.port
         self.engine: Engine
-        self._requests_seen = 0
-        self._die_at = 0
-        self._health_bad_until: float | None = None
+        self.server_faults: ServerFaults
         self._runner: web.AppRunner | None = None
         self._socket: socket.socket | None = None
-        self._flood: asyncio.Task[None] | None = None
 
     # ---- life
 
@@ -87,6 +80,7 @@ class SimulatedServer:
             await self._runner.cleanup()
             raise
         self._socket.setblocking(False)
+        self.server_faults.listener = self._socket
         self.port = int(self._socket.getsockname()[1])
         await web.SockSite(self._runner, self._socket, backlog=2048).start()
 
@@ -109,89 +103,9 @@ class SimulatedServer:
     def open_engine(self) -> None:
         """Create the engine in the running loop and switch on the faults of the settings."""
         self.engine = Engine(self.settings, self.log)
-        self.engine.on_busy = self._on_busy
+        self.server_faults = ServerFaults(self.faults, self.engine, self.log)
         for name, argument in self.settings.faults:
-            self.switch_fault_on(parse_fault(name, argument))
-
-    # ---- faults of the whole server
-
-    def switch_fault_on(self, fault: Fault) -> None:
-        """Activate a fault; those that need it act at once."""
-        self.faults.switch_on(fault)
-        loop, value = asyncio.get_running_loop(), fault.value
-        match fault.name:
-            case "hang":
-                self.engine.halt("hang")
-                if value is not None:
-                    loop.call_later(value, self.switch_fault_off, "hang")
-            case "health-503-under-load":
-                self._health_bad_until = None
-                if self.engine.generations:
-                    self._on_busy()
-            case "die-at-request":
-                self._die_at = self._requests_seen + int(value or 1)
-            case "orphan-child":
-                children.start_orphan()
-            case "flood-stdout":
-                self._flood = loop.create_task(_flood_stdout(value or 4.0))
-            case "decay":
-                loop.call_later(value or 0.0, self.engine.slow_down, float(fault.extra or _DECAY))
-            case "reset-counters":
-                loop.call_later(value or 0.0, self.engine.reset_counters)
-            case "gauge-frozen":
-                self.engine.gauges_frozen = True
-            case "spec-cap-48":
-                self.engine.limit_running()
-                self.log.write(CAP_WARNING)
-            case _:
-                pass
-
-    def switch_fault_off(self, name: str) -> None:
-        """End a fault, as far as it can be undone."""
-        self.faults.switch_off(name)
-        match name:
-            case "hang":
-                self.engine.go_on("hang")
-            case "decay":
-                self.engine.slow_down(1.0)
-            case "gauge-frozen":
-                self.engine.gauges_frozen = False
-            case "die-at-request":
-                self._die_at = 0
-            case _:
-                pass
-
-    def faulty_health(self) -> bool:
-        """Whether health-503-under-load is at work right now."""
-        if "health-503-under-load" not in self.faults or self._health_bad_until is None:
-            return False
-        return time.monotonic() < self._health_bad_until
-
-    def count_request(self) -> None:
-        """Called for each generation request; the fatal one ends the process."""
-        self._requests_seen += 1
-        if self._die_at and self._requests_seen >= self._die_at:
-            self._die()
-
-    def _die(self) -> None:
-        fault = self.faults.active.get("die-at-request")
-        if fault is not None and fault.extra == "hold" and self._socket is not None:
-            children.hold_port(self._socket)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def _on_busy(self) -> None:
-        seconds = self.faults.value("health-503-under-load")
-        if seconds is not None and self._health_bad_until is None:
-            self._health_bad_until = time.monotonic() + seconds
-
-
-async def _flood_stdout(megabytes: float) -> None:
-    """Write until done; blocks the whole server if nobody reads the pipe, as a real one's prints would."""
-    line = ("x" * 127 + "\n") * 512
-    for _ in range(max(1, round(megabytes * 16))):
-        sys.stdout.write(line)
-        sys.stdout.flush()
-        await asyncio.sleep(0)
+            self.server_faults.switch_on(parse_fault(name, argument))
 
 
 def create_app(settings: Settings, *, server: SimulatedServer | None = None) -> web.Application:

@@ -41,7 +41,7 @@ class ServerError(Exception):
 async def meet_faults(server: SimulatedServer, http: web.Request, request: GenerationRequest) -> None:
     """What goes wrong before a request reaches the engine. Raises ServerError or ClientGoneError."""
     faults = server.faults
-    server.count_request()
+    server.server_faults.count_request()
     if not faults.active:
         return
     if faults.strikes("disconnect"):
