@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,10 +42,14 @@ def render(server: SimulatedServer, *, underscores: bool = False, openmetrics: b
             if isinstance(value, Histogram):
                 lines.extend(_histogram_lines(name, labels, value))
             else:
-                lines.append(f"{name}{_braces(labels)} {float(value)}")
+                lines.append(f"{name}{_braces(labels)} {_number(value)}")
     if openmetrics:
         lines.append("# EOF")
     return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else str(float(value))
 
 
 def _braces(labels: Labels) -> str:
@@ -120,7 +125,8 @@ def _families(server: SimulatedServer) -> Iterable[Family]:
     yield counter(
         "prefill_effective_tokens_total",
         "Effective prefill tokens with retracted-request re-counts excluded, updated on each log interval. mode: "
-        "device_hit, host_hit, storage_hit, input.",
+        "device_hit, host_hit, storage_hit, input. Windowed prefix cache hit rate = rate(sum of *_hit) / rate(sum of all modes); "
+        "per-tier rate uses a single *_hit mode in the numerator.",
         [(rank | {"mode": mode}, float(value)) for mode, value in effective.items()],
     )
     yield counter(
@@ -175,6 +181,7 @@ def _families(server: SimulatedServer) -> Iterable[Family]:
             max(gauges.accept_length - 1, 0) / 3,
         ),
         ("utilization", "The utilization.", 0),
+        ("fwd_occupancy", "Forward pass GPU occupancy percentage.", math.nan),
         ("new_token_ratio", "The new token ratio.", gauges.new_token_ratio),
         ("is_cuda_graph", "Whether the batch is using CUDA graph.", 0),
     ):
