@@ -39,6 +39,7 @@ LONG_COLUMNS: Final = (
 )  # fmt: skip
 _FIELDS = tuple(name for f in fields(Row) for name in (FACT_COLUMNS if f.name == "facts" else (f.name,)))
 COLUMNS: Final = (*(name for name in _FIELDS if name not in LONG_COLUMNS), *LONG_COLUMNS)
+_LONG_INDICES: Final = tuple(COLUMNS.index(name) for name in LONG_COLUMNS)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -68,6 +69,11 @@ def record_from_row(row: Row) -> tuple[Any, ...]:
             values[name] = round(values[name], 6)
     values["exact_json"] = json.dumps(inexact) if inexact else None
     return tuple(values[name] for name in COLUMNS)
+
+
+def record_size_bytes(record: Sequence[Any]) -> int:
+    """About how much a record holds: characters of text and bytes of ids."""
+    return sum(len(record[index]) for index in _LONG_INDICES if record[index] is not None)
 
 
 def stored_sample_id(sample_id: str) -> str:

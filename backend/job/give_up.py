@@ -67,7 +67,8 @@ def _forget_superseded(run: RunDir, con: sqlite3.Connection, dataset: str) -> No
         return
     kept = {tuple(row) for row in con.execute("SELECT sample_id, turn, attempt FROM open_rows WHERE dataset = ?", (dataset,))}
     for (path,) in con.execute("SELECT path FROM sealed_shards WHERE dataset = ?", (dataset,)).fetchall():
-        table = pq.read_table(run.root / path, columns=["sample_id", "turn", "attempt"])
+        with pq.ParquetFile(run.root / path) as file:
+            table = file.read(columns=["sample_id", "turn", "attempt"])
         kept.update(zip(*(table[name].to_pylist() for name in ("sample_id", "turn", "attempt")), strict=True))
     con.executemany(
         "DELETE FROM superseded WHERE dataset = ? AND sample_id = ? AND turn = ? AND attempt = ?",

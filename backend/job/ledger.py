@@ -15,16 +15,15 @@ from typing import Any, Final
 
 from backend.job.book import Book, DatasetTotals, FinishedKey, OpenRows, sums_of
 from backend.job.group_commit import DuplicateRow, GroupCommit, LedgerError, RowRefused, Write
-from backend.job.ledger_recovery import delete_sealed_rows, load_books, open_repaired
+from backend.job.ledger_recovery import delete_sealed_rows, load_books, load_intents, open_repaired
 from backend.job.ledger_search import find_outcomes, find_row
-from backend.records import Intent, IntentAction, Outcome, Row
-from backend.rows import COLUMNS, LONG_COLUMNS, record_from_row, stored_sample_id
+from backend.records import Intent, Outcome, Row
+from backend.rows import COLUMNS, record_from_row, record_size_bytes, stored_sample_id
 from backend.run_dir import RunDir
 
 __all__ = ["DatasetTotals", "DuplicateRow", "FinishedKey", "Ledger", "LedgerError", "RowRefused"]
 
 INSERT_ROW: Final = f"INSERT INTO stored_rows ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_LONG_INDICES: Final = tuple(COLUMNS.index(name) for name in LONG_COLUMNS)
 
 
 class Ledger:
@@ -35,7 +34,7 @@ class Ledger:
         self._books = books
         self._pending: set[tuple[str, str]] = set()  # appended, not yet durable
         self._facts: dict[str, str] = {row["key"]: row["value"] for row in con.execute("SELECT key, value FROM facts")}
-        self._intents = [_intent(row) for row in con.execute("SELECT * FROM accepted_intents ORDER BY seq")]
+        self._intents = load_intents(con)
         self._writer = GroupCommit(con, run.ledger, INSERT_ROW)
         self._con = con
 
@@ -252,12 +251,3 @@ class Ledger:
     ) -> asyncio.Future[None]:
         future = asyncio.get_running_loop().create_future()
         return self._writer.submit(Write(future, record, run, on_durable, on_failure), hurry=hurry)
-
-
-def record_size_bytes(record: tuple[Any, ...]) -> int:
-    """About how much a record holds: characters of text and bytes of ids."""
-    return sum(len(record[index]) for index in _LONG_INDICES if record[index] is not None)
-
-
-def _intent(row: sqlite3.Row) -> Intent:
-    return Intent(row["subject"], IntentAction(row["action"]), json.loads(row["value"]), row["who"], row["at"], row["token"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sqlite3
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from backend.job.book import Book, DatasetTotals
 from backend.job.group_commit import LedgerError
+from backend.records import Intent, IntentAction
 from backend.rows import LONG_COLUMNS
 from backend.run_dir import RunDir, open_ledger
 
@@ -100,7 +102,8 @@ def _is_remade_from_open_rows(path: Path, con: sqlite3.Connection) -> bool:
     Raises LedgerError where it does not: then the ledger, not the shard, is what was lost.
     """
     try:
-        keys = pq.read_table(path, columns=["dataset", "sample_id", "turn", "attempt"]).to_pylist()
+        with pq.ParquetFile(path) as file:
+            keys = file.read(columns=["dataset", "sample_id", "turn", "attempt"]).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise LedgerError(
             f"{path} is not in the manifest of {path.parents[2] / 'ledger.sqlite'} and cannot be read ({error}). It is not a "
@@ -147,9 +150,18 @@ def load_books(run: RunDir, con: sqlite3.Connection) -> dict[str, Book]:
     return books
 
 
+def load_intents(con: sqlite3.Connection) -> list[Intent]:
+    """All accepted intents, in the order of acceptance."""
+    return [
+        Intent(row["subject"], IntentAction(row["action"]), json.loads(row["value"]), row["who"], row["at"], row["token"])
+        for row in con.execute("SELECT * FROM accepted_intents ORDER BY seq")
+    ]
+
+
 def _add_shard_ids(book: Book, path: Path) -> None:
     try:
-        table = pq.read_table(path, columns=["sample_id", "attempt"])
+        with pq.ParquetFile(path) as file:
+            table = file.read(columns=["sample_id", "attempt"])
     except (pa.ArrowException, OSError) as error:
         raise LedgerError(f"{path} cannot be read: {error}. Put the file back from a copy, then start again.") from error
     attempts = table["attempt"]

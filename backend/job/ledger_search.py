@@ -58,17 +58,20 @@ def find_outcomes(run: RunDir, dataset: str, outcomes: Collection[Outcome]) -> I
 
 def recent_lengths(run: RunDir, dataset: str, limit: int) -> list[int]:
     """Completion tokens of about the newest `limit` rows that a model answered; superseded ones are lengths as well."""
+    found: list[tuple[int, str]] = []
     with closing(open_ledger(run, read_only=True)) as con:
-        query = "SELECT completion_tokens AS n, finish_reason AS f FROM open_rows WHERE dataset = ? ORDER BY rowid DESC LIMIT ?"
-        found = [(row["n"], row["f"]) for row in con.execute(query, (dataset, limit))]
+        # stored_rows and not open_rows, because a view has no order; the + makes `seq` the order that is walked
+        query = "SELECT completion_tokens, finish_reason FROM stored_rows WHERE +dataset = ? AND seq > ifnull("
+        query += "(SELECT seq FROM sealed_through WHERE dataset = ?), 0) ORDER BY seq DESC LIMIT ?"
+        found += [tuple(row) for row in con.execute(query, (dataset, dataset, limit))]
         paths = _shards(run, con, dataset)
-    import pyarrow.parquet as pq
-
     for path in paths:
         if len(found) >= limit:
             break
-        table = pq.read_table(path, columns=["completion_tokens", "finish_reason"], partitioning=None)
-        found += zip(table["completion_tokens"].to_pylist(), table["finish_reason"].to_pylist(), strict=True)
+        with pq.ParquetFile(path) as file:
+            table = file.read(columns=["completion_tokens", "finish_reason"])
+        newest_first = (table[name].to_pylist()[::-1] for name in ("completion_tokens", "finish_reason"))
+        found += zip(*newest_first, strict=True)
     return [tokens for tokens, finish_reason in found[:limit] if finish_reason != "rejected"]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from backend.job.ledger import DatasetTotals, DuplicateRow, Ledger, LedgerError, RowRefused
+from backend.job.ledger_search import recent_lengths
 from backend.job.sealing import Sealer
 from backend.records import Intent, IntentAction, Outcome
 from backend.run_dir import RunDir, open_ledger, open_state
@@ -183,6 +184,20 @@ async def test_a_redo_supersedes_once_and_the_old_row_stays(run: RunDir, ledger:
     assert new
     assert new.attempt == 2
     assert ledger.totals("B1").samples == 2
+
+
+async def test_recent_lengths_are_the_newest_open_and_sealed_without_refusals(run: RunDir, ledger: Ledger) -> None:
+    sealer = Sealer(ledger, shard_rows=3, shard_seconds=900)
+    for number in range(8):
+        await append_all(
+            ledger, make_row(number, completion_tokens=number, finish_reason="rejected" if number == 6 else "stop")
+        )
+        if number in (2, 5):
+            await sealer.seal("B1")
+    assert recent_lengths(run, "B1", 1) == [7]
+    assert recent_lengths(run, "B1", 5) == [7, 5, 4, 3]
+    assert recent_lengths(run, "B1", 100) == [7, 5, 4, 3, 2, 1, 0]
+    assert recent_lengths(run, "B2", 100) == []
 
 
 async def test_two_redos_at_once_take_the_tokens_away_once(ledger: Ledger) -> None:

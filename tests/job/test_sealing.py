@@ -17,7 +17,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from backend.job import sealing
+from backend.job import shard_file
 from backend.job.ledger import Ledger, LedgerError
 from backend.job.sealing import RETRY_AFTER_S, Sealer
 from backend.rows import row_from_record
@@ -110,8 +110,8 @@ async def test_rows_after_a_seal_are_open_again_though_the_table_was_empty(run: 
 async def test_a_shard_is_cut_by_bytes_and_into_row_groups(
     run: RunDir, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealing, "ROW_GROUP_ROWS", 20)
-    monkeypatch.setattr(sealing, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(shard_file, "ROW_GROUP_ROWS", 20)
+    monkeypatch.setattr(shard_file, "CHUNK_ROWS", 10)
     await append_all(ledger, *(make_row(n, raw_text="x" * 1000) for n in range(100)))
     assert (await Sealer(ledger, shard_rows=1000, shard_seconds=900, shard_bytes=50_000).seal("B1")).rows == 100
     entries = manifest(run)
