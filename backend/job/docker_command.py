@@ -25,7 +25,6 @@ class ContainerFacts:
     running: bool
     exit_code: int | None  # None while it runs
     pid: int | None  # of its first process, seen from here; None when it does not run
-    started_at: str
     out_of_memory: bool
     labels: dict[str, str]
 
@@ -45,6 +44,16 @@ class Docker:
                 return None
             raise
         return _facts(answer[0]) if answer else None
+
+    def has_image(self, image: str) -> bool:
+        """Whether the image is on this machine."""
+        try:
+            self._ask(["image", "inspect", "--format", "{{.Id}}", image], timeout_s=_QUICK_S)
+        except DockerError as error:
+            if "no such image" in str(error).lower():
+                return False
+            raise
+        return True
 
     def ids_with_label(self, label: str) -> list[str]:
         """Ids of all containers, ended ones too, with this label (`name=value`)."""
@@ -129,7 +138,6 @@ def _facts(answer: dict[str, Any]) -> ContainerFacts:
         running=running,
         exit_code=None if running else state.get("ExitCode"),
         pid=state.get("Pid") or None,
-        started_at=str(state.get("StartedAt", "")),
         out_of_memory=bool(state.get("OOMKilled")),
         labels=dict((answer.get("Config") or {}).get("Labels") or {}),
     )

@@ -101,7 +101,6 @@ def inspect(name: str) -> None:
                         "Running": running,
                         "ExitCode": code,
                         "Pid": state["pid"] if running else 0,
-                        "StartedAt": "2026-01-01T00:00:00Z",
                         "OOMKilled": (HOME / "oom").exists(),
                     },
                     "Config": {"Labels": state["labels"]},
@@ -156,6 +155,9 @@ def main() -> None:
     elif verb == "rm":
         end(args[-1], signal.SIGKILL, 10)
         (HOME / f"{load(args[-1])['id']}.json").unlink()
+    elif verb == "image":
+        if args[-1] == "missing:latest":
+            fail("Error response from daemon: No such image: missing:latest")
     elif verb == "logs":
         logs(args[-1], "-f" in args)
     else:
