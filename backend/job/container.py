@@ -94,7 +94,7 @@ class ContainerServer:
         if record is not None and kept is not None and reason is None:
             self._take_over(record, kept)
             return AdoptResult(AdoptOutcome.ADOPTED, f"container {kept.name} runs and answers to its key")
-        remove_record(self._run.servers, self.name)
+        self._forget_files()
         if any(facts.running for facts in containers):
             return AdoptResult(
                 AdoptOutcome.REAPED, reason or "a container of an earlier start, without its record, was removed"

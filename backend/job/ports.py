@@ -34,7 +34,7 @@ def describe_holder(port: int) -> str:
     """Who listens on `port`, in words: `pid 123 (python -m http.server)`."""
     pids = sorted(holders(listening_inodes(port), all_processes()))
     if not pids:
-        return "a process that cannot be read from here"
+        return "a process that cannot be seen from here, or this user may not use it"
     return ", ".join(f"pid {pid} ({command_line(pid)[:120]})" for pid in pids[:3])
 
 

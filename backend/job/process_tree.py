@@ -51,13 +51,19 @@ def boot_id() -> str:
 
 def read_stat(pid: int) -> ProcessStat | None:
     """The process of that number, a zombie too; None where there is none."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except (OSError, ValueError):
+    try:  # thousands are read in a row: without Path and text decoding this takes half the time
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
         return None
+    try:
+        line = os.read(descriptor, 4096)
+    except OSError:
+        return None  # it ended in between
+    finally:
+        os.close(descriptor)
     # The name stands in parentheses and may itself hold blanks and parentheses.
-    fields = text[text.rfind(")") + 2 :].split()
-    return ProcessStat(ProcessMark(pid, int(fields[19])), fields[0], int(fields[1]), int(fields[3]))
+    fields = line[line.rfind(b")") + 2 :].split()
+    return ProcessStat(ProcessMark(pid, int(fields[19])), chr(fields[0][0]), int(fields[1]), int(fields[3]))
 
 
 def all_processes() -> dict[int, ProcessStat]:

@@ -31,10 +31,10 @@ from backend.job.replica import (
 from backend.job.replica_watch import ReplicaWatch
 from backend.job.server_probe import abort_requests
 from backend.job.server_record import ServerRecord, load_record, new_api_key, remove_record, write_launch
-from backend.job.server_stop import StopTimes, end_processes, kill_now, report_stop
+from backend.job.server_stop import StopTimes, await_gpu_memory, end_processes, kill_now, report_stop
 from backend.run_dir import RunDir
 
-_LOOK_AT_CHILDREN_EVERY_S = 3.0
+_LOOK_AT_CHILDREN_EVERY_S = 5.0
 
 
 class ServerProcess:
@@ -61,7 +61,8 @@ class ServerProcess:
             return self._foreign_or_nothing()
         proof = prove(record)
         if proof.verdict in (Verdict.SERVING, Verdict.LOADING):
-            phase = ReplicaPhase.READY if proof.verdict is Verdict.SERVING else ReplicaPhase.LOADING
+            was_ready = proof.verdict is Verdict.SERVING and record.ready_at is not None
+            phase = ReplicaPhase.READY if was_ready else ReplicaPhase.LOADING
             self._watch.begin(record, phase, time.time())
             return AdoptResult(AdoptOutcome.ADOPTED, proof.reason)
         found = len(owned_processes(record))
@@ -71,6 +72,7 @@ class ServerProcess:
             return AdoptResult(AdoptOutcome.REAPED, f"{proof.reason}; processes {list(left)} could not be ended")
         remove_record(self._run.servers, self.name)
         if found:
+            await_gpu_memory(record.gpu_memory_before_bytes, self._watch.gpu_memory_used)
             return AdoptResult(AdoptOutcome.REAPED, f"{proof.reason}; {found} of its processes were ended")
         return self._foreign_or_nothing()
 

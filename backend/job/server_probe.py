@@ -20,6 +20,8 @@ _VERSION_TRIES = 6
 # How long a look may wait for the answer it has just asked for; a later look takes what comes later.
 _PATIENCE_S = 0.2
 _ABORTS_AT_ONCE = 32
+_ABORT_S = 5.0
+_ABORT_ALL_S = 15.0
 
 
 class KeyAnswer(StrEnum):
@@ -137,21 +139,23 @@ async def abort_requests(session: aiohttp.ClientSession, endpoint: Endpoint, rid
             f"{endpoint.base_url} is run by somebody else: only requests of this run are aborted there, never everything."
         )
     bodies = [{"rid": "", "abort_all": True}] if rids is None else [{"rid": rid, "abort_all": False} for rid in rids if rid]
-    headers = _authorization(endpoint.api_key)
+    url, headers = f"{endpoint.base_url}/abort_request", _authorization(endpoint.api_key)
     limit = asyncio.Semaphore(_ABORTS_AT_ONCE)
-    timeout = aiohttp.ClientTimeout(total=5.0)
+    timeout = aiohttp.ClientTimeout(total=_ABORT_S)
 
     async def send(body: dict[str, object]) -> str | None:
-        async with limit:
-            try:
-                async with session.post(
-                    f"{endpoint.base_url}/abort_request", json=body, headers=headers, timeout=timeout
-                ) as answer:
-                    return None if answer.status == 200 else f"it answered {answer.status}"
-            except (aiohttp.ClientError, TimeoutError) as error:
-                return str(error) or "it did not answer in 5 s"
+        try:
+            async with limit, session.post(url, json=body, headers=headers, timeout=timeout) as answer:
+                return None if answer.status == 200 else f"it answered {answer.status}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return str(error) or f"it did not answer in {_ABORT_S:g} s"
 
-    failures = [failure for failure in await asyncio.gather(*(send(body) for body in bodies)) if failure is not None]
+    try:
+        async with asyncio.timeout(_ABORT_ALL_S):
+            answers = await asyncio.gather(*(send(body) for body in bodies))
+    except TimeoutError:
+        raise AbortFailed(f"{len(bodies)} aborts on {endpoint.base_url} were not all taken in {_ABORT_ALL_S:g} s.") from None
+    failures = [answer for answer in answers if answer is not None]
     if failures:
         raise AbortFailed(f"{len(failures)} of {len(bodies)} aborts on {endpoint.base_url} failed: {failures[0]}.")
 

@@ -81,6 +81,15 @@ def kill_now(record: ServerRecord, *, timeout_s: float = 10.0) -> tuple[int, ...
         time.sleep(_POLL_S)
 
 
+def await_gpu_memory(
+    before_bytes: int | None, gpu_memory_used: Callable[[], int | None], *, timeout_s: float = _GPU_FREE_S
+) -> None:
+    """Blocks until the GPUs hold about what they held before the launch: a new server would else find too little."""
+    deadline = time.monotonic() + timeout_s
+    while not _is_back(before_bytes, gpu_memory_used()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
 async def report_stop(
     record: ServerRecord,
     times: StopTimes,
@@ -117,20 +126,18 @@ async def _wait_for_gpu_memory(
 ) -> str | None:
     """Waits until the GPUs hold about what they held before the launch (a kill only begins to free memory); else says how
     much is held. None as well where it cannot be known."""
-    if before_bytes is None:
+    if await _wait_until(lambda: _is_back(before_bytes, gpu_memory_used()), times.gpu_free_s, poll_s=0.5):
         return None
-    used: int | None = None
-
-    def is_back() -> bool:
-        nonlocal used
-        used = gpu_memory_used()
-        return used is None or used <= before_bytes + _GPU_SLACK_BYTES
-
-    if await _wait_until(is_back, times.gpu_free_s, poll_s=0.5) or used is None:
+    used = gpu_memory_used()
+    if used is None or before_bytes is None or _is_back(before_bytes, used):
         return None
     return (
         f"{used / 2**30:.1f} GiB of GPU memory are still in use ({before_bytes / 2**30:.1f} GiB before the server was started)"
     )
+
+
+def _is_back(before_bytes: int | None, used_bytes: int | None) -> bool:
+    return before_bytes is None or used_bytes is None or used_bytes <= before_bytes + _GPU_SLACK_BYTES
 
 
 async def _wait_until(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +41,7 @@ _KNOWN: Final = (
     ),
     _pattern(
         r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier|Repo id must be in the form"
-        r"|Repository Not Found for url|404 Client Error)",
+        r"|Repository Not Found for url)",
         "there is no such model: {model} is neither a folder here nor found on Hugging Face",
         "Correct model.path: a folder with config.json, or an id such as Qwen/Qwen3-8B",
     ),
@@ -127,6 +128,37 @@ _KNOWN: Final = (
     ),
 )
 
+# What ends a server that was at work; looked for at the very end of its log only.
+_KNOWN_AT_WORK: Final = (
+    _pattern(
+        r"(?:torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|CUDA error: out of memory)",
+        "the GPU ran out of memory",
+        "Lower --mem-fraction-static by 0.03 or --chunked-prefill-size in engine.args",
+    ),
+    _pattern(
+        r"(pool memory leak detected|token_to_kv_pool_allocator memory leak detected)",
+        "SGLang's own check found its KV cache accounts wrong while idle, and ended it",
+        'Set engine.env = {{ SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE = "false" }}: it then only warns',
+    ),
+    _pattern(
+        r"watchdog timeout",
+        "SGLang's watchdog ended it: one forward pass took too long",
+        "If it was compiling kernels, raise --watchdog-timeout in engine.args; else its log shows where it hung",
+    ),
+    _pattern(
+        r"((?:ncclInternalError|ncclSystemError|ncclUnhandledCudaError|NCCL error|DistBackendError)[^\n]*)",
+        "the GPUs could no longer talk to each other (NCCL): {1}",
+        "A GPU may be lost: see nvidia-smi and `dmesg | grep -i xid`",
+    ),
+    _pattern(
+        r"CUDA error: ([^\n]*)",
+        "a CUDA error: {1}",
+        "If it returns, see `dmesg | grep -i xid` (hardware), else try another --attention-backend",
+    ),
+    _pattern(r"No space left on device", "a disk is full", "Make room (/tmp and /dev/shm count as well)"),
+)
+_END_CHARACTERS: Final = 20_000
+
 _LOG_PREFIX: Final = re.compile(r"^\[\d{4}-\d\d-\d\d [^\]]*\]\s*")
 _EXCEPTION_LINE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt|Failed|Exit))\b(?:: .*)?$")
 _SHOWN_CHARACTERS: Final = 300
@@ -171,20 +203,20 @@ def explain_failed_start(log: str, exit_code: int | None, *, model: str, port: i
 
 def explain_exit(log: str, exit_code: int | None, *, model: str, port: int) -> str:
     """Why a server that was ready ended."""
-    cause = known_cause(log, model=model, port=port)
-    line = last_words(log)
+    cause = known_cause(log[-_END_CHARACTERS:], model=model, port=port, known=_KNOWN_AT_WORK)
+    line = last_words(log[-_END_CHARACTERS:])
     said = cause if cause is not None else None if line is None else f"The last it said: {line}"
     return f"The server ended: {exit_words(exit_code)}." + ("" if said is None else f" {said[0].upper()}{said[1:]}")
 
 
-def known_cause(log: str, *, model: str, port: int) -> str | None:
+def known_cause(log: str, *, model: str, port: int, known: Sequence[_Pattern] = _KNOWN) -> str | None:
     """The cause and its remedy, where the log holds a message we know."""
-    for known in _KNOWN:
-        match = known.regex.search(log)
+    for pattern in known:
+        match = pattern.regex.search(log)
         if match is not None:
             group = next((part for part in match.groups() if part), "").strip()[:_SHOWN_CHARACTERS]
-            sentence = known.sentence.replace("{1}", group).replace("{model}", model).replace("{port}", str(port))
-            remedy = known.remedy.replace("{{", "{").replace("}}", "}")
+            sentence = pattern.sentence.replace("{1}", group).replace("{model}", model).replace("{port}", str(port))
+            remedy = pattern.remedy.replace("{{", "{").replace("}}", "}")
             return f"{sentence}. {remedy}."
     return None
 

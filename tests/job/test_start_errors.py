@@ -109,9 +109,18 @@ def test_a_silent_start_says_so() -> None:
 
 
 def test_the_end_of_a_ready_server_names_code_and_cause() -> None:
-    told = explain_exit("RuntimeError: pool memory leak detected!\n", -9, model="m", port=1)
+    told = explain_exit("RuntimeError: the end!\n", -9, model="m", port=1)
     assert "exit code -9" in told
-    assert told.endswith("The last it said: RuntimeError: pool memory leak detected!")
+    assert told.endswith("The last it said: RuntimeError: the end!")
+    told = explain_exit("ValueError: token_to_kv_pool_allocator memory leak detected!\n", -9, model="m", port=1)
+    assert 'SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE = "false"' in told
+    told = explain_exit("torch.OutOfMemoryError: CUDA out of memory\n", -9, model="m", port=1)
+    assert "The GPU ran out of memory. Lower --mem-fraction-static" in told
+
+
+def test_the_beginning_of_a_log_does_not_explain_the_end() -> None:
+    log = "OSError: [Errno 28] No space left on device\n" + "Decode batch\n" * 3000 + "RuntimeError: boom\n"
+    assert "disk" not in explain_exit(log, -9, model="m", port=1)
     assert explain_exit("", 0, model="m", port=1).startswith("The server ended: it ended by itself (exit code 0)")
 
 
