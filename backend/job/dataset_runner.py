@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import Counter, deque
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -18,22 +19,33 @@ from backend.config import DatasetConfig, PromptFile, RunConfig, Turns
 from backend.job.admission import DatasetAdmission, Limits
 from backend.job.answers import REJECTED, message_of
 from backend.job.ledger import Ledger
-from backend.job.ledger_search import find_row
+from backend.job.ledger_search import recent_lengths
 from backend.job.wishes import DatasetWish
 from backend.prompts import BadLine, PromptFileError, PromptReader, next_turn, verify
-from backend.records import DatasetState, Json, Prompt, Row
+from backend.records import DatasetState, DoneReason, Json, Prompt, Row
 
 log = logging.getLogger(__name__)
 
+LEARN_FROM_ROWS: Final = 2_000  # newest rows of former lives, for the lengths to expect
 KEPT_BAD_LINES: Final = 100  # in words; all are counted
-KEPT_WORDS: Final = 200  # characters of an error by which it is counted
+KEPT_WORDS: Final = 300  # characters of an error
 _READ_CHUNK: Final = 512
 
 
 class DatasetRunner:
     """The supervisor's view of one dataset. Belongs to the event loop, except that prompts are read on a thread."""
 
-    def __init__(self, config: RunConfig, dataset: DatasetConfig, ledger: Ledger, base: Path, wish: DatasetWish) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        dataset: DatasetConfig,
+        ledger: Ledger,
+        *,
+        base: Path,
+        wish: DatasetWish,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`base` is the folder that relative prompt paths start from; `clock` tells seconds and never goes back."""
         self.config = dataset
         self.name = dataset.name
         self.sampling = config.sampling_for(dataset)
@@ -45,9 +57,12 @@ class DatasetRunner:
         self.retries = 0
         self.bad_line_count = 0
         self.bad_lines: list[BadLine] = []
-        self.errors: Counter[str] = Counter()  # words of rejections and retries → how often
+        self.last_retry: tuple[float, str] | None = None  # when, epoch seconds, and its words
+        self.first_rejection: str | None = None  # its words
+        self.request_speed_tokens_per_s: float | None = None  # of one request, as the engines' counters tell it now
         self._ledger = ledger
         self._base = base
+        self._clock = clock
         self._files: list[PromptFile] = list(config.frozen.prompt_files[dataset.name]) if config.frozen else []
         totals = ledger.totals(dataset.name)
         self.admission = DatasetAdmission(
@@ -55,6 +70,7 @@ class DatasetRunner:
             finished_samples=totals.samples,
             finished_tokens=totals.completion_tokens,
             max_new_tokens=self.sampling.max_new_tokens,
+            finished_lengths=recent_lengths(ledger.run, dataset.name, LEARN_FROM_ROWS) if totals.samples else (),
         )
         self._given_back: deque[Prompt] = deque()  # started once, and later turns of conversations: these go first
         self._fresh: deque[Prompt] = deque()
@@ -91,6 +107,14 @@ class DatasetRunner:
         """Prompts at hand."""
         return len(self._given_back) + len(self._fresh)
 
+    def may_admit(self) -> bool:
+        """Whether the limits allow one more request now."""
+        return self.admission.may_admit(self._clock(), self.request_speed_tokens_per_s)
+
+    def limit_reached(self) -> DoneReason | None:
+        """The limit that ends the dataset; None while something is in flight or one more request would be admitted."""
+        return self.admission.limit_reached(self._clock())
+
     # -- prompts -----------------------------------------------------------------------------------------------------------
 
     async def read_ahead(self, wanted: int) -> None:
@@ -126,30 +150,30 @@ class DatasetRunner:
 
     # -- accounts ----------------------------------------------------------------------------------------------------------
 
-    def started(self, prompt: Prompt, now: float) -> None:
+    def started(self, prompt: Prompt) -> None:
         """A request for the prompt takes a slot."""
-        self.admission.started(prompt.sample_id, now)
+        self.admission.started(prompt.sample_id, self._clock())
 
-    def ended_without_sample(self, prompt: Prompt, now: float) -> None:
+    def ended_without_sample(self, prompt: Prompt) -> None:
         """The slot is free again and the prompt waits for another one."""
-        self.admission.given_back(prompt.sample_id, now)
+        self.admission.given_back(prompt.sample_id, self._clock())
         self.give_back(prompt)
 
-    def note_retry(self, words: str) -> None:
+    def note_retry(self, words: str, now: float) -> None:
         """A try failed and is made again."""
         self.retries += 1
-        self.errors[words[:KEPT_WORDS]] += 1
+        self.last_retry = now, words[:KEPT_WORDS]
 
-    def finished(self, prompt: Prompt, row: Row, answer: Json | None, now: float) -> None:
+    def finished(self, prompt: Prompt, row: Row, answer: Json | None) -> None:
         """A durable sample. `answer` is the assistant message, from which a conversation goes on."""
         self._claimed.discard(prompt.sample_id)
         if row.finish_reason == REJECTED:
             # no length was learnt from a refusal, but the sample is spent
-            self.admission.given_back(prompt.sample_id, now)
+            self.admission.given_back(prompt.sample_id, self._clock())
             self.admission.finished_samples += 1
-            self.errors[str(row.error)[:KEPT_WORDS]] += 1
+            self.first_rejection = self.first_rejection or str(row.error)[:KEPT_WORDS]
             return
-        self.admission.finished(prompt.sample_id, now, row.completion_tokens)
+        self.admission.finished(prompt.sample_id, self._clock(), row.completion_tokens)
         if self.config.turns is Turns.ALL and answer is not None:
             following = next_turn(prompt, answer)
             if following is not None and not self._ledger.is_done(self.name, following.sample_id):
@@ -173,7 +197,7 @@ class DatasetRunner:
             return  # finished while the chunk was being read
         # With turns = "all" the reader starts a conversation at its first turn; go on from its durable answers.
         while following is not None and self._ledger.is_done(self.name, following.sample_id):
-            row = await asyncio.to_thread(find_row, self._ledger.run, self.name, following.sample_id)
+            row = await asyncio.to_thread(self._ledger.find_row, self.name, following.sample_id, following.position)
             following = None if row is None or row.finish_reason == REJECTED else next_turn(following, message_of(row))
         if following is None or following.sample_id in self._claimed:
             return

@@ -19,15 +19,14 @@ def observed(
     phase: RunPhase,
     keepers: Sequence[ReplicaKeeper],
     runners: Mapping[str, DatasetRunner],
-    now: float,
     *,
     drain_overdue: bool,
 ) -> plan.Observed:
-    """The whole run as `reconcile` wants it. `now` in epoch seconds."""
+    """The whole run as `reconcile` wants it."""
     return plan.Observed(
         phase=phase,
         replicas=tuple(keeper.observed() for keeper in keepers),
-        datasets=tuple(_observed_dataset(runner, now) for runner in runners.values()),
+        datasets=tuple(_observed_dataset(runner) for runner in runners.values()),
         drain_overdue=drain_overdue,
     )
 
@@ -53,14 +52,14 @@ def dataset_status(runner: DatasetRunner, ledger: Ledger, wishes: Wishes) -> Dat
     )
 
 
-def _observed_dataset(runner: DatasetRunner, now: float) -> plan.ObservedDataset:
+def _observed_dataset(runner: DatasetRunner) -> plan.ObservedDataset:
     return plan.ObservedDataset(
         name=runner.name,
         state=runner.state,
         in_flight=runner.admission.in_flight,
-        limit=runner.admission.limit_reached(now),
+        limit=runner.limit_reached(),
         exhausted=runner.exhausted,
-        admits=runner.admission.may_admit(now),
+        admits=runner.may_admit(),
         fault=runner.fault,
     )
 

@@ -22,8 +22,9 @@ from backend.config import DriverConfig
 from backend.job.admission import next_dataset
 from backend.job.answers import Answer, read_answer, rejected_answer
 from backend.job.dataset_runner import DatasetRunner
+from backend.job.group_commit import DuplicateRow, LedgerError, RowRefused
 from backend.job.in_flight import InFlightJournal
-from backend.job.ledger import Ledger, LedgerError
+from backend.job.ledger import Ledger
 from backend.job.replica import Endpoint
 from backend.job.request_driver import Completion, DeniedError, RejectedError, RetryableError, complete, request_body
 from backend.records import DatasetState, Prompt
@@ -136,7 +137,7 @@ class Slots:
                 return
             runner = self.runners[name]
             request = Request(runner, runner.take())
-            runner.started(request.prompt, self.now())
+            runner.started(request.prompt)
             self.requests[name, request.prompt.sample_id] = request
             request.task = asyncio.create_task(self._carry(request))
             request.task.add_done_callback(functools.partial(self._release, request))
@@ -221,7 +222,7 @@ class Slots:
         """Frees the slot. A callback of the task, because a task that is cancelled before its first step runs no `finally`."""
         del self.requests[request.runner.name, request.prompt.sample_id]
         if not request.stored:
-            request.runner.ended_without_sample(request.prompt, self.now())
+            request.runner.ended_without_sample(request.prompt)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: sample %s could not be made", request.runner.name, ascii(request.prompt.sample_id), exc_info=error)
             request.runner.fault = f"an error in Headway itself ({type(error).__name__}); logs/supervisor.log has it"
@@ -244,7 +245,7 @@ class Slots:
             except RetryableError as error:
                 failures += 1
                 self.tally.retried += 1
-                request.runner.note_retry(str(error))
+                request.runner.note_retry(str(error), self.now())
                 if failures > self.driver.max_retries:
                     return self._rejected(request, started_at, f"given up after {failures} tries; the last one: {error}")
                 await asyncio.sleep(self._backoff_s(failures, error.retry_after_s))
@@ -313,6 +314,10 @@ class Slots:
         while True:
             try:
                 await asyncio.shield(self.ledger.append(answer.row))
+            except DuplicateRow:
+                raise
+            except RowRefused as error:
+                answer = self._rejected(request, answer.row.started_at, f"its answer cannot be kept: {error}")
             except LedgerError as error:
                 self.tally.store_failure = str(error)
                 await asyncio.sleep(STORE_RETRY_S)
@@ -322,7 +327,7 @@ class Slots:
         self.tally.store_failure = None
         request.runner.reasoning_opened |= answer.shows_opened_reasoning
         self._count(answer)
-        request.runner.finished(request.prompt, answer.row, answer.message, self.now())
+        request.runner.finished(request.prompt, answer.row, answer.message)
 
     def _count(self, answer: Answer) -> None:
         self.tally.finished += 1
@@ -353,7 +358,7 @@ class _View:
 
     @property
     def may_admit(self) -> bool:
-        return self.runner.state in ADMITTING and self.runner.open and self.runner.admission.may_admit(self.slots.now())
+        return self.runner.state in ADMITTING and self.runner.open and self.runner.may_admit()
 
     @property
     def prompt_ready(self) -> bool:

@@ -20,11 +20,12 @@ import aiohttp
 from backend.config import EngineKind, RunConfig
 from backend.job import reconcile as plan
 from backend.job.alarms import Alarms
+from backend.job.conditions import conditions
 from backend.job.dataset_runner import DatasetRunner, limits_of
 from backend.job.engine import build_replicas
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
-from backend.job.ledger_search import find_outcomes
+from backend.job.lock import leave_words
 from backend.job.rates import Window
 from backend.job.replica import AbortFailed, AdoptOutcome
 from backend.job.replica_keeper import ReplicaKeeper
@@ -44,6 +45,7 @@ TICK_S: Final = 1.0
 RATE_WINDOW_S: Final = 60.0
 LEFT: Final = frozenset({RunPhase.FINISHED, RunPhase.STOPPED, RunPhase.FAILED})
 LIVES_FACT: Final = "lives"
+KEPT_EVENTS: Final = 1_000  # while they cannot be written
 DISK_HYSTERESIS: Final = 1.05  # admission goes on when there is a little more room than the floor
 
 
@@ -59,6 +61,8 @@ class Supervisor:
         self.phase_reason: str | None = None
         self.exit_code: int | None = None
         self.events: list[Event] = []
+        self._unkept: list[Event] = []  # told, and not written yet
+        self._signed = False  # there are words in the lock's file
         self.alarms = Alarms()
         engine = config.engine
         self.policy = plan.RestartPolicy(
@@ -66,7 +70,9 @@ class Supervisor:
         )
         self.keeper_of_wishes = WishKeeper(config, ledger, store, emit=self.events.append, on_change=self._on_intent)
         wishes = self.keeper_of_wishes.wishes
-        self.runners = {d.name: DatasetRunner(config, d, ledger, run.root, wishes.datasets[d.name]) for d in config.datasets}
+        self.runners = {
+            d.name: DatasetRunner(config, d, ledger, base=run.root, wish=wishes.datasets[d.name]) for d in config.datasets
+        }
         self.journal = InFlightJournal(run.in_flight)
         self.slots = Slots(
             driver=config.driver,
@@ -96,6 +102,7 @@ class Supervisor:
         self._tell("run.started", "run", f"Supervisor started (life {self.life}, pid {os.getpid()}).")
         self._listen_to_signals()
         await self._heartbeat()
+        await self.keeper_of_wishes.read()
         await self._take_over()
         works: list[Callable[[], Coroutine[Any, Any, None]]] = [
             self.keeper_of_wishes.run,
@@ -120,7 +127,7 @@ class Supervisor:
         wishes = self.keeper_of_wishes.wishes
         self._watch_disk()
         self._watch_requests()
-        seen = observed(self.phase, self.keepers, self.runners, now, drain_overdue=self._is_drain_overdue(now))
+        seen = observed(self.phase, self.keepers, self.runners, drain_overdue=self._is_drain_overdue(now))
         for action in plan.reconcile(wishes, seen, self.policy, now):
             self._act(action)
         self._update_slots()
@@ -144,6 +151,7 @@ class Supervisor:
             elif result.outcome is not AdoptOutcome.NOTHING:
                 severity = Severity.WARNING if result.outcome is AdoptOutcome.REAPED else Severity.ERROR
                 self._tell(f"engine.{result.outcome}", subject, f"Replica {keeper.name}: {result.reason}", severity)
+            await self._heartbeat()
             if ours and (result.outcome is AdoptOutcome.ADOPTED or not keeper.owned):
                 await self._abort_former(keeper, ours)
         for rid in former:
@@ -241,11 +249,13 @@ class Supervisor:
 
     def _update_slots(self) -> None:
         wishes = self.keeper_of_wishes.wishes
+        speed = self._request_speed()
         self.slots.concurrency, self.slots.order = wishes.concurrency, wishes.order
         self.slots.admitting = self.phase in (RunPhase.STARTING, RunPhase.RUNNING) and self._disk_problem is None
         self.slots.admitting = self.slots.admitting and wishes.run is Want.RUNNING
         for name, runner in self.runners.items():
             wish = wishes.datasets[name]
+            runner.request_speed_tokens_per_s = speed
             runner.open = wish.want is Want.RUNNING and runner.state is not DatasetState.HELD
             if runner.admission.limits != limits_of(wish):
                 runner.admission.set_limits(limits_of(wish))
@@ -254,6 +264,15 @@ class Supervisor:
         endpoints = [keeper.endpoint for keeper in self.keepers]
         self.slots.set_endpoints([endpoint for endpoint in endpoints if endpoint is not None])
         self.slots.changed()
+
+    def _request_speed(self) -> float | None:
+        """Tokens a second of one request, over all that are in flight; None while a counter is not known."""
+        samples = [keeper.sample for keeper in self.keepers if keeper.endpoint is not None]
+        speeds = [None if sample is None else sample.decode_tokens_per_s for sample in samples]
+        known = [speed for speed in speeds if speed is not None]
+        if not known or len(known) != len(speeds) or not self.slots.in_flight():
+            return None
+        return sum(known) / self.slots.in_flight()
 
     def _on_intent(self, intent: Intent) -> None:
         if intent.value.get("want") == Want.RUNNING and intent.subject in ("engine", "run"):
@@ -269,7 +288,7 @@ class Supervisor:
     async def _redo(self, name: str) -> None:
         """Marks the samples of the asked outcomes as superseded; the next pass over the prompts finds them open again."""
         outcomes = self.keeper_of_wishes.wishes.datasets[name].redo
-        keys = await asyncio.to_thread(lambda: list(find_outcomes(self.run_dir, name, outcomes)))
+        keys = await asyncio.to_thread(lambda: list(self.ledger.outcome_keys(name, outcomes)))
         await self.ledger.supersede(name, keys, f"redo of {', '.join(outcomes)}")
         runner = self.runners[name]
         for key in keys:
@@ -323,29 +342,40 @@ class Supervisor:
     # -- saying --------------------------------------------------------------------------------------------------------------
 
     def _raise_alarms(self, now: float) -> None:
-        conditions = [("run.admission_stopped", "run", self._disk_problem, "Requests are sent again.")]
-        conditions.append(("engine.denied", "engine", self.slots.tally.denied, "The engine accepts requests again."))
-        for keeper in self.keepers:
-            conditions.append(("engine.slow", f"engine:{keeper.name}", keeper.throughput_problem, "Throughput has recovered."))
-        for runner in self.runners.values():
-            if runner.bad_line_count:
-                one = runner.bad_lines[0]
-                words = f"{runner.name}: lines without a prompt are passed over; the first: {one.file}:{one.line}: {one.reason}"
-                conditions.append(("dataset.bad_lines", f"dataset:{runner.name}", words, ""))
-        for kind, subject, problem, over in conditions:
-            self.events += self.alarms.update(now, kind, subject, problem, over=over)
+        holding = conditions(
+            now,
+            self.config.engine,
+            disk_problem=self._disk_problem,
+            tally=self.slots.tally,
+            keepers=self.keepers,
+            runners=self.runners.values(),
+        )
+        for one in holding:
+            self.events += self.alarms.update(now, one.kind, one.subject, one.problem, over=one.over)
 
     async def _heartbeat(self) -> None:
-        events = self.events.copy()
+        for event in self.events:
+            log.log(logging.INFO if event.severity is Severity.INFO else logging.WARNING, "%s: %s", event.kind, event.message)
+        self._unkept += self.events
         self.events.clear()
-        if events:
-            for event in events:
-                log.log(
-                    logging.INFO if event.severity is Severity.INFO else logging.WARNING, "%s: %s", event.kind, event.message
-                )
-            await self.store.record(events)
-        status = self._status()
-        await self.store.heartbeat(at=time.time(), pid=os.getpid(), life=self.life, status=status)
+        if self._unkept:
+            events = self._unkept.copy()
+            if await self.store.record(events):
+                del self._unkept[: len(events)]
+            del self._unkept[:-KEPT_EVENTS]
+        failure = await self.store.heartbeat(at=time.time(), pid=os.getpid(), life=self.life, status=self._status())
+        self._sign(failure)
+
+    def _sign(self, failure: str | None) -> None:
+        """Where no heartbeat can be written, the lock's file says that this process lives, and what hinders it."""
+        if failure is None and not self._signed:
+            return
+        words = None if failure is None else f"{self.run_dir.state} cannot be written: {failure}. {self._disk_problem or ''}"
+        try:
+            leave_words(self.run_dir, words)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self.run_dir.lock, error)
+        self._signed = words is not None
 
     def _status(self) -> JobStatus:
         wishes = self.keeper_of_wishes.wishes

@@ -45,13 +45,17 @@ class WishKeeper:
         """Reads and answers new intents for ever."""
         while True:
             try:
-                for intent in await self._store.new_intents():
-                    await self._take(intent)
+                await self.read()
             except Exception:
                 log.exception("intents could not be read")
                 words = "Intents could not be read: an error in Headway itself; logs/supervisor.log has it."
                 self._emit(Event(time.time(), "run.intents_unread", "run", words, Severity.ERROR))
             await asyncio.sleep(READ_EVERY_S)
+
+    async def read(self) -> None:
+        """Reads and answers what is new now: before the first decision, because the intent to start is among it."""
+        for intent in await self._store.new_intents():
+            await self._take(intent)
 
     def ask_to_stop(self, *, now: bool) -> None:
         """A signal asks; it is not remembered for the next life."""
