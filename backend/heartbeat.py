@@ -110,11 +110,13 @@ def judge(*, held: bool, heartbeat: Heartbeat | None, lock_changed_at: float | N
 
 def supervisor_pid(run: RunDir) -> int | None:
     """The pid that the lock's holder wrote into it; None where it holds none."""
-    try:
-        text = run.lock.read_text(errors="replace").strip()
-    except OSError:
-        return None
+    text = _lock_text(run).partition("\n")[0].strip()
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def supervisor_words(run: RunDir) -> str | None:
+    """Why the supervisor that holds the lock cannot write heartbeats, in its words; None while it can."""
+    return _lock_text(run).partition("\n")[2].strip() or None
 
 
 def job_status_from_json(text: str) -> JobStatus:
@@ -174,6 +176,13 @@ def _connect(database: Path) -> sqlite3.Connection:
     con = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
     con.row_factory = sqlite3.Row
     return con
+
+
+def _lock_text(run: RunDir) -> str:
+    try:
+        return run.lock.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _changed_at(path: Path) -> float | None:

@@ -75,6 +75,11 @@ class ReplicaKeeper:
         """Where requests may go now; None while it is not ready."""
         return self._seen.endpoint if self.state is EngineState.READY and self._seen else None
 
+    @property
+    def in_flight(self) -> int:
+        """Requests of ours that are there now."""
+        return self._in_flight_and_answered()[0]
+
     def observed(self) -> ObservedReplica:
         """As `reconcile` wants it."""
         return ObservedReplica(
@@ -101,7 +106,7 @@ class ReplicaKeeper:
             launch=seen.endpoint.launch if seen and seen.endpoint else None,
             restarts=len(self._lives_ended),
             since=self.since,
-            in_flight=self._in_flight_and_answered()[0],
+            in_flight=self.in_flight,
         )
 
     # -- what the supervisor asks for ------------------------------------------------------------------------------------------

@@ -160,9 +160,10 @@ def read_completion(payload: bytes) -> Completion:
     usage = answer.get("usage") or {}
     content, reasoning = message.get("content") or "", message.get("reasoning_content")
     output_ids = _ids(choice.get("response_token_ids"))
-    counted = _first_int(
-        usage.get("completion_tokens"), meta.get("completion_tokens"), None if output_ids is None else len(output_ids)
-    )
+    # The ids are the tokens; what a server counts has been seen to differ (or to be missing).
+    counted = len(output_ids) if output_ids else _first_int(usage.get("completion_tokens"), meta.get("completion_tokens"))
+    if counted is None and output_ids is not None:
+        counted = 0
     estimate = max(1, (len(content) + len(reasoning or "")) // _CHARACTERS_PER_TOKEN)
     return Completion(
         content=content,

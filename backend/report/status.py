@@ -19,6 +19,7 @@ from backend.heartbeat import (
     reading,
     state_of_lock,
     supervisor_pid,
+    supervisor_words,
 )
 from backend.records import DatasetStatus
 from backend.report.counts import Counts, read_counts
@@ -46,6 +47,8 @@ def read_status(run: RunDir, now: float) -> RunView:
     counts = _read_counts(run, supervisor, notes)
     events, unanswered = _read_state(run, notes)
     said = heartbeat.status if heartbeat else None
+    if supervisor.state is SupervisorState.ALIVE and (words := supervisor_words(run)) is not None:
+        notes.append(f"What is told here is old: the supervisor lives and cannot write how it goes. {words}")
     datasets = _datasets(settings, said.datasets if said else (), said.order if said else (), counts)
     return RunView(
         name=run.name,
