@@ -303,7 +303,7 @@ class Scheduler:
             if sequence.first_token_at is None:
                 sequence.first_token_at = self._last
             if sequence.generated >= sequence.target_tokens:
-                self._close(sequence, Finish(sequence.ends_by), self._last)
+                self._close(sequence, Finish.by(sequence.ends_by), self._last)
                 finished.append(sequence)
                 continue
             self.batch.join(sequence)
@@ -314,7 +314,7 @@ class Scheduler:
     def _finish_ended(self, finished: list[Sequence]) -> None:
         for sequence in self.batch.ended():
             self._leave(sequence)
-            self._close(sequence, Finish(sequence.ends_by), self._last)
+            self._close(sequence, Finish.by(sequence.ends_by), self._last)
             finished.append(sequence)
 
     def _retract(self, finished: list[Sequence]) -> None:

@@ -68,18 +68,24 @@ class Engine:
 
     # ---- requests
 
-    def submit(self, request: GenerationRequest, plan: TextPlan) -> Generation:
-        """Start a generation. Raises BadRequestError (duplicate rid, too long for the context)."""
+    def submit(self, request: GenerationRequest, plan: TextPlan, *, aborted_halfway: bool = False) -> Generation:
+        """Start a generation (which the server itself will abort halfway, if told so).
+
+        Raises BadRequestError: duplicate rid, too long for the context.
+        """
         if request.rid in self.generations:
             raise BadRequestError("Duplicate request ID detected")
         cap = self._cap_of(request)
         wanted = min(plan.tokens_wanted, cap)
+        ends_by = FinishKind.STOP if plan.tokens_wanted <= cap else FinishKind.LENGTH
+        if aborted_halfway:
+            wanted, ends_by = max(1, wanted // 2), FinishKind.ABORT
         now = self._loop.time()
         sequence = Sequence(
             rid=request.rid,
             prompt_tokens=len(request.prompt_ids),
             target_tokens=wanted,
-            ends_by=FinishKind.STOP if plan.tokens_wanted <= cap else FinishKind.LENGTH,
+            ends_by=ends_by,
             max_new_tokens=cap,
             arrived_at=now,
         )
@@ -210,7 +216,7 @@ class Engine:
         sequence = generation.sequence
         sequence.generated = sequence.target_tokens
         sequence.admitted_at = sequence.first_token_at = sequence.finished_at = now
-        sequence.finish = Finish(sequence.ends_by)
+        sequence.finish = Finish.by(sequence.ends_by)
         totals = self.scheduler.totals
         totals.decoded += sequence.generated - 1
         totals.prefill_computed += sequence.prompt_tokens

@@ -125,8 +125,8 @@ def _families(server: SimulatedServer) -> Iterable[Family]:
     yield counter(
         "prefill_effective_tokens_total",
         "Effective prefill tokens with retracted-request re-counts excluded, updated on each log interval. mode: "
-        "device_hit, host_hit, storage_hit, input. Windowed prefix cache hit rate = rate(sum of *_hit) / rate(sum of all modes); "
-        "per-tier rate uses a single *_hit mode in the numerator.",
+        "device_hit, host_hit, storage_hit, input. Windowed prefix cache hit rate = rate(sum of *_hit) / rate(sum of all "
+        "modes); per-tier rate uses a single *_hit mode in the numerator.",
         [(rank | {"mode": mode}, float(value)) for mode, value in effective.items()],
     )
     yield counter(

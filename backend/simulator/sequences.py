@@ -24,6 +24,11 @@ class Finish:
     status: int | None = None
     was_waiting: bool = False
 
+    @classmethod
+    def by(cls, kind: FinishKind) -> Finish:
+        """The usual end of this kind."""
+        return cls(kind, "Aborted" if kind is FinishKind.ABORT else "")
+
 
 @dataclass(slots=True, eq=False)
 class Sequence:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
@@ -16,13 +17,14 @@ from aiohttp.typedefs import Handler, Middleware
 
 from backend.simulator.auth import is_allowed
 from backend.simulator.control_endpoints import ControlEndpoints
-from backend.simulator.engine import Engine
+from backend.simulator.engine import Engine, Generation
 from backend.simulator.faults import Faults, parse_fault
 from backend.simulator.generation_endpoints import GenerationEndpoints
 from backend.simulator.info_endpoints import InfoEndpoints
 from backend.simulator.log import Log
 from backend.simulator.rate_limits import RateLimits
 from backend.simulator.server_faults import ServerFaults
+from backend.simulator.serving import watch_clients
 from backend.simulator.settings import Profile, Settings
 
 _MAX_BODY_BYTES = 256 * 2**20
@@ -46,6 +48,8 @@ class SimulatedServer:
         self.exiting = False
         self.up = True
         self.port = settings.port
+        self.clients: dict[Generation, web.Request] = {}
+        """Requests that wait for their answer, with the connections they came by."""
         self.engine: Engine
         self.server_faults: ServerFaults
         self._runner: web.AppRunner | None = None
@@ -141,14 +145,14 @@ def create_app(settings: Settings, *, server: SimulatedServer | None = None) -> 
         app.router.add_post("/pause_generation", control.pause_generation)
         app.router.add_post("/continue_generation", control.continue_generation)
 
-    async def open_engine(_: web.Application) -> None:
+    async def run_engine(_: web.Application) -> AsyncIterator[None]:
         owner.open_engine()
-
-    async def close_engine(_: web.Application) -> None:
+        watch = asyncio.create_task(watch_clients(owner))
+        yield
+        watch.cancel()
         owner.engine.close()
 
-    app.on_startup.append(open_engine)
-    app.on_cleanup.append(close_engine)
+    app.cleanup_ctx.append(run_engine)
     return app
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from backend.simulator.server import SimulatedServer
 
 _DISCONNECT_POLL_S = 4.0
+_MIN_POLL_S = 0.05
 _STREAM_DISCONNECT_S = 2.0
 _STREAM_TICK_S = 0.02
 
@@ -55,30 +56,36 @@ async def meet_faults(server: SimulatedServer, http: web.Request, request: Gener
             raise ServerError(status, words, {"Retry-After": "1"} if status == 429 else None)
 
 
+async def watch_clients(server: SimulatedServer) -> None:
+    """End the generations whose clients went away; one look at all of them instead of a timer for each."""
+    while True:
+        await asyncio.sleep(max(_DISCONNECT_POLL_S / server.settings.speed, _MIN_POLL_S))
+        if "ignore-disconnects" in server.faults:
+            continue
+        for generation, http in list(server.clients.items()):
+            if _is_gone(http):
+                server.engine.abort(generation.request.rid)
+
+
 async def generate(server: SimulatedServer, http: web.Request, request: GenerationRequest) -> Generation:
-    """Run one request that is not streamed to its end. Raises what `meet_faults` does, and BadRequestError."""
+    """Run one request that is not streamed to its end; `watch_clients` ends it if its client goes.
+
+    Raises what `meet_faults` does, and BadRequestError.
+    """
     await meet_faults(server, http, request)
-    engine, faults = server.engine, server.faults
-    generation = engine.submit(request, plan_answer(request, server.settings, faults))
-    if faults.strikes("abort-200") and not generation.done.done():
-        asyncio.get_running_loop().call_later(_abort_delay_s(server, generation), engine.abort, request.rid)
-    poll_s = max(_DISCONNECT_POLL_S / server.settings.speed, 0.02)
-    while not generation.done.done():
-        await asyncio.wait((generation.done,), timeout=poll_s)
-        if not generation.done.done() and _is_gone(http) and "ignore-disconnects" not in faults:
-            engine.abort(request.rid)
-            raise ClientGoneError
+    faults = server.faults
+    plan = plan_answer(request, server.settings, faults)
+    generation = server.engine.submit(request, plan, aborted_halfway=faults.strikes("abort-200"))
+    if not generation.done.done():
+        server.clients[generation] = http
+        try:
+            await generation.done
+        finally:
+            del server.clients[generation]
     if "slow-first-byte" in faults:
         await asyncio.sleep((faults.value("slow-first-byte") or 0.0) / server.settings.speed)
     _raise_if_failed(generation)
     return generation
-
-
-def _abort_delay_s(server: SimulatedServer, generation: Generation) -> float:
-    """Until about half of the text is written."""
-    curve, speed = server.settings.curve, server.settings.speed
-    running = max(server.engine.scheduler.running_count, 1)
-    return generation.sequence.target_tokens / 2 / (curve.at(running) / running * speed)
 
 
 def _raise_if_failed(generation: Generation) -> None:

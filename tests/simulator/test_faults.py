@@ -52,7 +52,7 @@ async def _until_decoding(client: Client) -> None:
 
 
 async def test_a_hung_server_is_healthy_but_nothing_moves(serve: Serve) -> None:
-    async with serve(speed=10, mean=500, log_sd=0) as client:
+    async with serve(speed=10, mean=1000, log_sd=0) as client:
         task = asyncio.create_task(client.chat())
         await _until_decoding(client)
         await client.faults(hang=None)
@@ -69,7 +69,7 @@ async def test_a_hung_server_is_healthy_but_nothing_moves(serve: Serve) -> None:
 
 
 async def test_a_hung_server_aborts_only_when_it_wakes_up(serve: Serve) -> None:
-    async with serve(speed=10, mean=500, log_sd=0) as client:
+    async with serve(speed=10, mean=1000, log_sd=0) as client:
         task = asyncio.create_task(client.chat(rid="r"))
         await _until_decoding(client)
         await client.faults(hang=None)
@@ -125,7 +125,7 @@ async def test_counters_reset_in_the_middle_of_a_life(serve: Serve) -> None:
 
 
 async def test_frozen_gauges_keep_their_values_while_counters_move(serve: Serve) -> None:
-    async with serve(speed=20, mean=600, log_sd=0) as client:
+    async with serve(speed=20, mean=1500, log_sd=0) as client:
         task = asyncio.create_task(client.chat())
         await _until_decoding(client)
         assert await client.metric("num_running_reqs") == 1
@@ -141,7 +141,7 @@ async def test_an_abort_may_come_with_http_200(serve: Serve) -> None:
         await client.faults(abort_200=None)
         status, reply = await client.chat()
         assert (status, reply["choices"][0]["finish_reason"]) == (200, "abort")
-        assert 0 < reply["usage"]["completion_tokens"] < 400
+        assert reply["usage"]["completion_tokens"] == 200
 
 
 async def test_aborts_and_disconnects_may_be_ignored(serve: Serve) -> None:

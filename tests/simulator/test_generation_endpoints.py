@@ -107,7 +107,7 @@ async def test_token_ids_are_refused_with_stream(serve: Serve, name: str) -> Non
 
 
 async def test_a_rid_in_use_is_refused_and_a_finished_one_may_be_used_again(serve: Serve) -> None:
-    async with serve(speed=20, mean=300, log_sd=0) as client:
+    async with serve(speed=20, mean=1000, log_sd=0) as client:
         first = asyncio.create_task(client.chat(rid="r1"))
         await _until_running(client, 1)
         status, reply = await client.chat(rid="r1")
@@ -153,7 +153,7 @@ async def test_an_abort_ends_with_http_200_and_the_text_so_far(serve: Serve) -> 
 
 
 async def test_an_abort_takes_every_rid_with_that_beginning_if_it_is_itself_one(serve: Serve) -> None:
-    async with serve(speed=10, mean=600, log_sd=0, max_running_requests=2) as client:
+    async with serve(speed=10, mean=1200, log_sd=0, max_running_requests=2) as client:
         tasks = {rid: asyncio.create_task(client.chat(rid, rid=rid, **ALL_IDS)) for rid in ("1", "10", "2", "105")}
         await _until_running(client, 2)
         await client.post("/abort_request", {"rid": "0"})
@@ -179,7 +179,7 @@ async def test_abort_all_ends_everything(serve: Serve) -> None:
 
 @pytest.mark.parametrize(("mode", "reason"), [("abort", "abort"), ("in_place", "stop"), ("retract", "stop")])
 async def test_a_pause_ends_or_holds_requests_by_its_mode(serve: Serve, mode: str, reason: str) -> None:
-    async with serve(speed=20, mean=300, log_sd=0) as client:
+    async with serve(speed=20, mean=1200, log_sd=0) as client:
         task = asyncio.create_task(client.chat("running"))
         await _until_running(client, 1)
         assert (await client.post("/pause_generation", {"mode": mode}))[0] == 200

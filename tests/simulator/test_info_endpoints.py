@@ -61,14 +61,14 @@ async def test_loads_have_the_real_fields_and_no_moments_before_the_first_decode
 
 
 async def test_loads_count_what_runs_and_waits_and_what_was_decoded(serve: Serve) -> None:
-    async with serve(speed=20, max_running_requests=2, mean=400, log_sd=0) as client:
+    async with serve(speed=20, max_running_requests=2, mean=1500, log_sd=0) as client:
         tasks = [asyncio.create_task(client.chat(f"prompt {n}")) for n in range(3)]
         load = await _until_load(client, lambda load: load["num_running_reqs"] == 2)
         assert load["num_waiting_reqs"] == 1
         assert load["num_used_tokens"] > 0
         await asyncio.gather(*tasks)
         load = await _until_load(client, lambda load: load["num_running_reqs"] == 0)
-        assert load["decode_moments"][5] == pytest.approx(3 * 399)
+        assert load["decode_moments"][5] == pytest.approx(3 * 1499)
         assert load["num_used_tokens"] == 0
 
 
