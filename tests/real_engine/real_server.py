@@ -10,14 +10,14 @@ import socket
 import subprocess
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import psutil
 
-from backend.engine_cpu.place import SERVED_NAME, SERVER_ARGS, EnginePlace, engine_env
+from backend.engine_cpu.place import SERVED_NAME, EnginePlace, engine_settings
 
 READY_LIMIT_S = 240
 
@@ -31,7 +31,6 @@ class RealServer:
     api_key: str
     log: Path
     place: EnginePlace
-    started_at: float = field(default_factory=time.time)
 
     @property
     def url(self) -> str:
@@ -72,7 +71,7 @@ class RealServer:
             process.kill()
 
 
-def start_server(place: EnginePlace, folder: Path, extra_args: tuple[str, ...] = ()) -> RealServer:
+def start_server(place: EnginePlace, folder: Path) -> RealServer:
     """Starts it and waits until it is ready. Fails with the end of its log."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -80,12 +79,14 @@ def start_server(place: EnginePlace, folder: Path, extra_args: tuple[str, ...] =
     api_key, log, config = uuid.uuid4().hex, folder / "server.log", folder / "server.yaml"
     config.touch(mode=0o600)
     config.write_text(f"api-key: {api_key}\n", encoding="ascii")
+    settings = engine_settings(place.root)
+    engine, model = settings["engine"], settings["model"]
     command = [
-        str(place.python), "-m", "sglang.launch_server", "--config", str(config),
-        "--model-path", str(place.model), "--served-model-name", SERVED_NAME,
-        "--host", "127.0.0.1", "--port", str(port), "--enable-metrics", *SERVER_ARGS, *extra_args,
+        engine["python"], "-m", "sglang.launch_server", "--config", str(config),
+        "--model-path", model["path"], "--served-model-name", model["served_name"],
+        "--host", "127.0.0.1", "--port", str(port), "--enable-metrics", *engine["args"],
     ]  # fmt: skip
-    env = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"} | engine_env()
+    env = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"} | engine["env"]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
