@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from backend.config import RunConfig
+from backend.config import EngineConfig, RunConfig
 from backend.config.sglang_flags import split_flags
 from backend.job.launch_command import (
     LAUNCH_VARIABLE,
@@ -38,12 +38,18 @@ class ContainerCommand:
     arguments: list[str]  # after `docker run -d`
     env_file: str = field(repr=False)  # content
     yaml: str = field(repr=False)  # content
-    published: bool  # Docker holds the port on 127.0.0.1 for the container; else the host's network is used
 
 
 def container_name(run: str, replica: str, launch: str) -> str:
     """`headway-<run>-<replica>-<launch>`."""
     return f"headway-{run}-{replica}-{launch}"
+
+
+def publishes_port(engine: EngineConfig) -> bool:
+    """Whether Docker holds the port on 127.0.0.1 for the container, so that nobody else can answer there; else the container
+    uses the host's network."""
+    given = dict(split_flags(engine.docker_args))
+    return "host" not in [*given.get("--network", []), *given.get("--net", [])]
 
 
 def container_command(
@@ -64,12 +70,11 @@ def container_command(
     if not engine.image:
         raise StartRefused("engine.image is not set. Name the image, for example lmsysorg/sglang:v0.5.23.")
     given = dict(split_flags(engine.docker_args))
-    host_network = "host" in [*given.get("--network", []), *given.get("--net", [])]
     labels = {RUN_LABEL: str(run), REPLICA_LABEL: replica, LAUNCH_LABEL: launch}
     options = ["--name", container_name(run.name, replica, launch), "--init", "--env-file", str(env_path)]
     for label, value in labels.items():
         options += ["--label", f"{label}={value}"]
-    if not host_network:
+    if publishes_port(engine):
         options += ["-p", f"{LOOPBACK}:{port}:{port}"]
     if not {"--ipc", "--shm-size"} & given.keys():
         options += ["--shm-size", "32g"]  # NCCL and SGLang's own queues; Docker's default of 64 MB fails
@@ -81,13 +86,13 @@ def container_command(
         options += ["-v", f"{Path(config.model.path).resolve()}:{config.model.path}:ro"]
     options += ["-v", f"{key_path}:{_KEY_INSIDE}:ro"]
     # Published ports reach a container on its own address only; what is published here is on the loopback address.
-    arguments = server_arguments(config, host=LOOPBACK if host_network else "0.0.0.0", port=port)
+    arguments = server_arguments(config, host="0.0.0.0" if publishes_port(engine) else LOOPBACK, port=port)
     inside = [*without_flag(arguments, "--config"), "--config", _KEY_INSIDE]
     command = engine.command or ["python3", "-m", "sglang.launch_server"]
     identity = {RUN_VARIABLE: str(run), REPLICA_VARIABLE: replica, LAUNCH_VARIABLE: launch}
     env_file = _env_file(forwarded_variables(engine, environ) | identity)
     arguments = [*options, *engine.docker_args, engine.image, *command, *inside]
-    return ContainerCommand(arguments, env_file, key_file(engine, api_key), not host_network)
+    return ContainerCommand(arguments, env_file, key_file(engine, api_key))
 
 
 def _env_file(variables: Mapping[str, str]) -> str:

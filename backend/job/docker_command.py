@@ -35,6 +35,10 @@ class Docker:
     def __init__(self, executable: str) -> None:
         self._executable = executable
 
+    def begin_run(self, arguments: Sequence[str], log: int) -> subprocess.Popen[bytes]:
+        """`docker run -d ...`, which may have to pull the image first: a process whose output goes to an open file."""
+        return self._begin(["run", "-d", *arguments], log)
+
     def inspect(self, container: str) -> ContainerFacts | None:
         """The facts about a container, by id or name; None where there is none of that name."""
         try:
@@ -74,13 +78,12 @@ class Docker:
     def follow_logs(self, container: str, log: int, *, since: float | None = None) -> subprocess.Popen[bytes]:
         """A process that copies what the container prints (from its beginning, or since a moment) to an open file."""
         from_when = [] if since is None else ["--since", f"{since:.3f}"]
+        return self._begin(["logs", "-f", *from_when, container], log)
+
+    def _begin(self, arguments: Sequence[str], log: int) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [self._executable, "logs", "-f", *from_when, container],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                [self._executable, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         except OSError as error:
             raise self._not_runnable(error) from error

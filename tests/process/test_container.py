@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -163,6 +164,20 @@ async def test_the_end_of_a_container_is_told_with_its_exit_code(
     assert dead.exit_code == 137
     assert "exceeded its memory limit" in (dead.reason or "")
     await replica.stop(deadline_s=1)
+
+
+async def test_a_container_that_somebody_removed_has_ended(
+    run: RunDir, make_container: MakeContainer, docker_home: Path, until: Until
+) -> None:
+    replica = one_replica(make_container(), run)
+    replica.launch(time.time())
+    await until(replica, ReplicaPhase.READY)
+    [state] = docker_home.glob("*.json")
+    subprocess.run([docker_home / "docker", "rm", "-f", state.stem], check=True)
+    dead = await observe_later(replica, ReplicaPhase.EXITED)
+    assert dead.pid is None
+    assert dead.exit_code is None
+    assert (await replica.stop(deadline_s=1)).clean
 
 
 async def observe_later(replica: Replica, phase: ReplicaPhase) -> Any:
