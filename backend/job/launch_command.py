@@ -6,6 +6,7 @@ Pure, except that a configuration file named in `engine.args` is read, because S
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -99,15 +100,22 @@ def server_environment(
     config: RunConfig, environ: Mapping[str, str], *, run: str, replica: str, launch: str, gpus: Sequence[int | str] | None
 ) -> dict[str, str]:
     """The environment of a server. Raises StartRefused when a variable of engine.env_from is not set."""
-    # Inherited, it would make the server's counters survive its restart and mix those of several servers.
-    env = {name: value for name, value in environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
-    env |= forwarded_variables(config.engine, environ)
+    env = inherited_variables(environ) | forwarded_variables(config.engine, environ)
     if gpus is not None:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in gpus)
         env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that numbers mean what nvidia-smi means by them
     if config.engine.kind is EngineKind.SIMULATED:
         env["PYTHONPATH"] = _search_path(str(_PROJECT_ROOT), env.get("PYTHONPATH"))
     return env | {RUN_VARIABLE: run, REPLICA_VARIABLE: replica, LAUNCH_VARIABLE: launch}
+
+
+def inherited_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a process that is not ours may take over of the supervisor's environment."""
+    # Inherited, it would make the server's counters survive its restart and mix those of several servers.
+    env = {name: value for name, value in environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
+    # The supervisor finds Headway by PYTHONPATH; another interpreter would find our modules in place of its own.
+    paths = [path for path in env.pop("PYTHONPATH", "").split(os.pathsep) if path and Path(path) != _PROJECT_ROOT]
+    return env | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
 
 
 def forwarded_variables(engine: EngineConfig, environ: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import orjson
 from backend.config import EngineConfig, EngineKind, RunConfig
 from backend.job.docker_command import Docker, DockerError
 from backend.job.engine_interpreter import Finding, check_interpreter, error, warning
-from backend.job.launch_command import forwarded_variables, gpus_of, runs_on_cpu, wanted_port
+from backend.job.launch_command import forwarded_variables, gpus_of, inherited_variables, runs_on_cpu, wanted_port
 from backend.job.ports import describe_holder, is_free
 from backend.job.process_tree import command_line, is_alive
 from backend.job.replica import StartRefused
@@ -55,7 +55,7 @@ def check(config: RunConfig, run: RunDir, environ: Mapping[str, str], *, gpu_hol
         return _sorted(findings)
     findings += _check_ports(engine, waiting)
     try:
-        env = dict(environ) | forwarded_variables(engine, environ)
+        env = inherited_variables(environ) | forwarded_variables(engine, environ)
         gpus = [gpus_of(engine, index, environ) for index in range(engine.replicas)]
     except StartRefused as refused:
         return _sorted([*findings, error(str(refused))])

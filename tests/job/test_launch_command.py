@@ -11,6 +11,8 @@ from backend.config import RunConfig
 from backend.job.launch_command import gpus_of, key_file, local_command, redact, server_environment, wanted_port, without_flag
 from backend.job.replica import StartRefused
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def make_config(*args: str, served_name: str | None = None, **engine: Any) -> RunConfig:
     fields = {"kind": "local", "python": "/opt/sglang/bin/python", "args": list(args)} | engine
@@ -100,6 +102,24 @@ def test_the_environment_loses_the_multiprocess_directory_and_gains_who_it_belon
         "HEADWAY_REPLICA": "0",
         "HEADWAY_LAUNCH": "aa",
     }
+
+
+@pytest.mark.parametrize(
+    ("inherited", "given", "seen"),
+    [
+        (str(ROOT), {}, None),
+        (f"{ROOT}:/site/libs", {}, "/site/libs"),
+        (str(ROOT), {"PYTHONPATH": "/shim"}, "/shim"),
+        ("", {}, None),
+    ],
+)
+def test_a_server_of_another_interpreter_does_not_find_headways_modules(
+    inherited: str, given: dict[str, str], seen: str | None
+) -> None:
+    env = server_environment(
+        make_config(env=given), {"PYTHONPATH": inherited}, run="/runs/r", replica="0", launch="aa", gpus=None
+    )
+    assert env.get("PYTHONPATH") == seen
 
 
 def test_replicas_get_disjoint_gpus_and_ports_of_their_own() -> None:
