@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ RETRIED_STATUSES: Final = frozenset({408, 409, 425, 429, 499, 500, 502, 503, 504
 # Statuses that say that we, not the prompt, are refused.
 DENIED_STATUSES: Final = frozenset({401, 402, 403, 404, 405})
 DETOKENIZE_TIMEOUT_S: Final = 20.0
+ABORT_TIMEOUT_S: Final = 5.0
 _WORDS_LIMIT: Final = 2000
 _CHARACTERS_PER_TOKEN: Final = 4  # only where a server reports neither usage nor ids; such rows are marked
 
@@ -135,6 +137,18 @@ async def detokenize(session: aiohttp.ClientSession, endpoint: Endpoint, model: 
     return text
 
 
+async def abort(session: aiohttp.ClientSession, endpoint: Endpoint, rid: str) -> None:
+    """Asks the server to end a request of ours. Raises RetryableError where it cannot be asked."""
+    timeout = aiohttp.ClientTimeout(total=ABORT_TIMEOUT_S)
+    try:
+        async with session.post(
+            f"{endpoint.base_url}/abort_request", json={"rid": rid}, headers=_headers(endpoint), timeout=timeout
+        ) as response:
+            await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise RetryableError(f"no answer: {error or type(error).__name__}") from error
+
+
 def fault(status: int, payload: bytes, retry_after: str | None) -> Exception:
     """The exception for a status other than 200."""
     words = f"HTTP {status}: {server_words(payload)}"
@@ -147,18 +161,20 @@ def fault(status: int, payload: bytes, retry_after: str | None) -> Exception:
 
 def read_completion(payload: bytes) -> Completion:
     """An answer with HTTP 200. Raises RetryableError where it is no finished answer."""
-    answer = _decode(payload)
-    try:
-        choice = answer["choices"][0]
-        message = choice.get("message") or {}
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise RetryableError(f"an answer without choices: {server_words(payload)}") from error
-    meta = choice.get("meta_info") or {}
+    answer = _mapping(_decode(payload))
+    choices = answer.get("choices")
+    choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise RetryableError(f"an answer without choices: {server_words(payload)}")
+    meta = _mapping(choice.get("meta_info"))
     finish = choice.get("finish_reason") or _finish_type(meta.get("finish_reason")) or "stop"
     if finish == "abort" or _finish_type(meta.get("finish_reason")) == "abort":
         raise RetryableError(f"aborted by the server: {_abort_words(meta.get('finish_reason'))}")
-    usage = answer.get("usage") or {}
+    usage = _mapping(answer.get("usage"))
     content, reasoning = message.get("content") or "", message.get("reasoning_content")
+    if not isinstance(content, str) or not isinstance(reasoning, str | None):
+        raise RetryableError(f"an answer whose content is no text: {server_words(payload)}")
     output_ids = _ids(choice.get("response_token_ids"))
     # The ids are the tokens; what a server counts has been seen to differ (or to be missing).
     counted = len(output_ids) if output_ids else _first_int(usage.get("completion_tokens"), meta.get("completion_tokens"))
@@ -168,15 +184,15 @@ def read_completion(payload: bytes) -> Completion:
     return Completion(
         content=content,
         reasoning=reasoning,
-        tool_calls=message.get("tool_calls") or None,
+        tool_calls=_objects(message.get("tool_calls")),
         prompt_token_ids=_ids(choice.get("prompt_token_ids")),
         output_ids=output_ids,
         prompt_tokens=_first_int(usage.get("prompt_tokens"), meta.get("prompt_tokens")),
         completion_tokens=estimate if counted is None else counted,
         reasoning_tokens=_first_int(usage.get("reasoning_tokens"), meta.get("reasoning_tokens")),
-        cached_tokens=_first_int((usage.get("prompt_tokens_details") or {}).get("cached_tokens"), meta.get("cached_tokens")),
-        finish_reason=finish,
-        first_token_s=meta.get("first_token_latency"),
+        cached_tokens=_first_int(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"), meta.get("cached_tokens")),
+        finish_reason=str(finish),
+        first_token_s=_number(meta.get("first_token_latency")),
         tokens_estimated=counted is None,
         model=str(answer.get("model") or ""),
         stop_token_id=_first_int(choice.get("matched_stop")),
@@ -200,7 +216,8 @@ def retry_after_s(header: str | None, words: str) -> float | None:
     """How long the server asks to wait: seconds, an HTTP date, or words such as "try again in 120ms"."""
     if header:
         try:
-            return max(0.0, float(header))
+            seconds = float(header)
+            return max(0.0, seconds) if math.isfinite(seconds) else None
         except ValueError:
             try:
                 return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
@@ -235,9 +252,22 @@ def _abort_words(reason: Any) -> str:
     return str(reason.get("message") or "no reason given") if isinstance(reason, dict) else "no reason given"
 
 
+def _mapping(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[Json] | None:
+    """A list of objects; None for nothing and for anything else."""
+    return value if isinstance(value, list) and value and all(isinstance(one, dict) for one in value) else None
+
+
 def _ids(value: Any) -> tuple[int, ...] | None:
-    return tuple(value) if isinstance(value, list) else None
+    return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else None
 
 
 def _first_int(*values: Any) -> int | None:
-    return next((value for value in values if isinstance(value, int)), None)
+    return next((value for value in values if isinstance(value, int) and not isinstance(value, bool)), None)
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
