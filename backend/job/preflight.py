@@ -8,7 +8,6 @@ import re
 import resource
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -16,6 +15,8 @@ import orjson
 from backend.config import EngineConfig, EngineKind, RunConfig
 from backend.job.docker_command import Docker, DockerError
 from backend.job.engine_interpreter import Finding, check_interpreter, error, warning
+from backend.job.gpu import GpuUnavailable, visible_gpus
+from backend.job.gpu_use import GpuHold, read_gpu_holds
 from backend.job.launch_command import forwarded_variables, gpus_of, inherited_variables, runs_on_cpu, wanted_port
 from backend.job.ports import describe_holder, is_free
 from backend.job.process_tree import command_line, is_alive
@@ -26,25 +27,17 @@ from backend.run_dir import RunDir
 _GB = 1_000_000_000
 _ROOM_GB = 10.0  # below, a warning: answers and logs of a long run need more
 _SHM_GB = 1.0
+_SMALL_HOLD_BYTES = 1 << 30  # a CUDA context, a monitor
 _SPARE_FILES = 256  # besides a connection for each request
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.pt", "*.pth")
 _HUGGING_FACE_ID = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class GpuHold:
-    """A process that holds memory on a GPU. pid None: the driver does not tell."""
-
-    gpu: str
-    pid: int | None
-    memory_used_bytes: int | None
-
-
-# Who holds memory on these GPUs (None: on all visible ones).
+# Who holds memory on these GPUs (None: on all visible ones); may raise GpuUnavailable.
 GpuHolds = Callable[[Sequence[int | str] | None], Sequence[GpuHold]]
 
 
-def check(config: RunConfig, run: RunDir, environ: Mapping[str, str], *, gpu_holds: GpuHolds | None = None) -> list[Finding]:
+def check(config: RunConfig, run: RunDir, environ: Mapping[str, str], *, gpu_holds: GpuHolds = read_gpu_holds) -> list[Finding]:
     """Everything found, errors first. Takes up to two minutes (the interpreter imports torch): call it in a thread."""
     engine = config.engine
     waiting = [index for index in range(engine.replicas) if not _has_server(run, index)]
@@ -62,9 +55,9 @@ def check(config: RunConfig, run: RunDir, environ: Mapping[str, str], *, gpu_hol
     if engine.kind is EngineKind.SIMULATED or not waiting:
         return _sorted(findings)
     findings += check_model(config.model.path, in_container=engine.kind is EngineKind.CONTAINER)
-    if gpu_holds is not None and not runs_on_cpu(engine):
+    if not runs_on_cpu(engine):
         for index in waiting:
-            findings += judge_holds(gpu_holds(gpus[index]))
+            findings += _check_gpus(gpus[index], environ, gpu_holds)
     if engine.kind is EngineKind.CONTAINER:
         findings += _check_docker(engine)
     elif engine.command:
@@ -103,7 +96,16 @@ def judge_holds(holds: Sequence[GpuHold]) -> Iterator[Finding]:
     for hold in holds:
         who = "a process" if hold.pid is None else f"pid {hold.pid} ({command_line(hold.pid)[:100]})"
         much = "memory" if hold.memory_used_bytes is None else f"{hold.memory_used_bytes / 2**30:.1f} GiB"
-        yield error(f"GPU {hold.gpu}: {who} holds {much} there. End it, or choose other GPUs in engine.gpus.")
+        sentence = f"GPU {hold.gpu}: {who} holds {much} there. End it, or choose other GPUs in engine.gpus."
+        small = hold.memory_used_bytes is not None and hold.memory_used_bytes < _SMALL_HOLD_BYTES
+        yield warning(sentence) if small else error(sentence)
+
+
+def _check_gpus(gpus: list[int | str] | None, environ: Mapping[str, str], gpu_holds: GpuHolds) -> Iterator[Finding]:
+    try:
+        yield from judge_holds(gpu_holds(visible_gpus(environ) if gpus is None else gpus))
+    except GpuUnavailable as unavailable:
+        yield warning(f"{unavailable} Whether the GPUs are free is not known.")
 
 
 def _has_server(run: RunDir, index: int) -> bool:

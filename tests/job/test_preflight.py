@@ -14,7 +14,9 @@ import pytest
 
 from backend.config import RunConfig
 from backend.job.engine_interpreter import Finding
-from backend.job.preflight import GpuHold, check, check_model
+from backend.job.gpu import GpuUnavailable
+from backend.job.gpu_use import GpuHold
+from backend.job.preflight import check, check_model, judge_holds
 from backend.job.process_tree import boot_id, read_stat
 from backend.job.server_record import ServerRecord, save_record
 from backend.records import Severity
@@ -104,6 +106,19 @@ def test_who_is_on_the_gpus_is_told_by_number_and_command(run: RunDir, model: Pa
     assert f"GPU 1: pid {os.getpid()} (" in found[0]
     assert "holds 30.0 GiB there. End it, or choose other GPUs" in found[0]
     assert "GPU 1: a process holds memory there" in found[1]
+
+
+def test_a_process_with_little_memory_on_a_gpu_is_only_a_warning() -> None:
+    [finding] = judge_holds([GpuHold("0", None, 300 << 20)])
+    assert finding.severity is Severity.WARNING
+
+
+def test_a_driver_that_does_not_tell_who_is_on_the_gpus_is_a_warning(run: RunDir, model: Path) -> None:
+    def gpu_holds(gpus: object) -> list[GpuHold]:
+        raise GpuUnavailable("There is no NVIDIA driver.")
+
+    findings = check(make_config(model), run, dict(os.environ), gpu_holds=gpu_holds)
+    assert [finding.severity for finding in findings if "GPU" in finding.sentence] == [Severity.WARNING]
 
 
 def test_a_missing_command_and_a_missing_variable_are_told(run: RunDir, model: Path) -> None:
