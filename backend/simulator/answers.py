@@ -42,6 +42,8 @@ def write_text(generation: Generation, settings: Settings) -> WrittenText:
     reasoning_tokens = 0
     if reasoning is not None:
         reasoning_tokens = ids.index(tokens.END_THINK) + 1 if tokens.END_THINK in ids else len(ids)
+    if not generation.request.separate_reasoning:
+        reasoning, answer = None, raw
     return WrittenText(ids, raw, reasoning, answer, reasoning_tokens)
 
 

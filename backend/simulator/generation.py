@@ -44,6 +44,8 @@ class GenerationRequest:
     return_prompt_token_ids: bool = False
     return_meta_info: bool = False
     include_usage: bool = False
+    separate_reasoning: bool = True
+    """False: a reasoning parser leaves the text in one piece."""
 
 
 def parse_json(data: bytes) -> Json:
@@ -93,6 +95,7 @@ def parse_chat(body: Json, *, thinking_default: bool) -> GenerationRequest:
         return_prompt_token_ids=bool(body.get("return_prompt_token_ids")),
         return_meta_info=bool(body.get("return_meta_info")),
         include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+        separate_reasoning=bool(body.get("separate_reasoning", True)),
     )
 
 

@@ -91,6 +91,15 @@ class GenerationEndpoints:
         }
         return web.Response(body=answers.dump(reply), content_type=_JSON)
 
+    async def detokenize(self, http: web.Request) -> web.Response:
+        try:
+            ids = parse_json(await http.read()).get("tokens")
+        except BadRequestError as error:
+            return chat_error(400, str(error))
+        if not isinstance(ids, list) or not all(isinstance(one, int) and 0 <= one < tokens.VOCABULARY_SIZE for one in ids):
+            return chat_error(400, "tokens must be a list of token ids")
+        return web.Response(body=answers.dump({"text": tokens.decode(ids)}), content_type=_JSON)
+
     async def _open_stream(self, http: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         if self._server.limits is not None:
@@ -116,6 +125,7 @@ class GenerationEndpoints:
             "model": server.settings.model_name,
         }
         splits = server.settings.reasoning_parser is not None or server.settings.profile is Profile.API
+        splits = splits and request.separate_reasoning
         sent_reasoning = sent_content = ""
         await _send(response, frame | {"choices": [_delta({"role": "assistant", "content": ""})]})
         async for ids, complete in stream_ids(server, generation):

@@ -127,6 +127,8 @@ def create_app(settings: Settings, *, server: SimulatedServer | None = None) -> 
         app.router.add_post("/generate", generation.generate)
         app.router.add_post("/v1/tokenize", generation.tokenize)
         app.router.add_post("/tokenize", generation.tokenize)
+        app.router.add_post("/v1/detokenize", generation.detokenize)
+        app.router.add_post("/detokenize", generation.detokenize)
         app.router.add_get("/health", info.health)
         app.router.add_get("/health_generate", info.health)
         app.router.add_get("/get_model_info", info.model_info)

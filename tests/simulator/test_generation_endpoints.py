@@ -298,6 +298,23 @@ async def test_tokenize_counts(serve: Serve) -> None:
         assert reply["count"] == len(reply["tokens"]) == len(tokens.encode("The answer is 42."))
 
 
+async def test_detokenize_gives_the_text_of_ids(serve: Serve) -> None:
+    async with serve() as client:
+        _, reply = await client.post("/detokenize", {"tokens": tokens.encode("The answer is 42.")})
+        assert reply == {"text": "The answer is 42."}
+        status, reply = await client.post("/detokenize", {"tokens": [10**9]})
+        assert status == 400
+
+
+async def test_reasoning_that_is_asked_for_unsplit_stays_in_the_text(serve: Serve) -> None:
+    async with serve() as client:
+        _, reply = await client.chat(separate_reasoning=False, return_token_ids=True)
+        message = reply["choices"][0]["message"]
+        assert message["reasoning_content"] is None
+        assert "<think>" in message["content"]
+        assert "</think>" in message["content"]
+
+
 async def test_messages_may_hold_parts_tool_calls_and_lone_surrogates(serve: Serve) -> None:
     async with serve() as client:
         body = {
