@@ -167,7 +167,7 @@ _SHOWN_CHARACTERS: Final = 300
 def exit_words(code: int | None) -> str:
     """What an exit code of SGLang means."""
     if code is None:
-        return "it ended (its exit code is not known)"
+        return "its exit code is not known, because an earlier supervisor had started it"
     if code in (-9, 137):
         return (
             f"it was killed (exit code {code}). SGLang ends like this after an error in its scheduler or by its own watchdog; "
