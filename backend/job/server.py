@@ -58,6 +58,8 @@ class ServerProcess:
         """Keeps a former supervisor's server if it is proven ours (ready or loading), kills what is ours and of no use."""
         record = self._record_left_behind()
         if record is None:
+            # A supervisor that was killed while it wrote or removed them may have left some: they hold a key.
+            remove_record(self._run.servers, self.name)
             return self._foreign_or_nothing()
         proof = prove(record)
         if proof.verdict in (Verdict.SERVING, Verdict.LOADING):

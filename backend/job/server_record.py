@@ -49,7 +49,7 @@ def new_api_key() -> str:
 
 def write_private(path: Path, content: bytes) -> None:
     """Replaces a file in one step; only the owner may read it, also while it is written."""
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = _temporary(path)
     with contextlib.suppress(FileNotFoundError):
         temporary.unlink()
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -91,7 +91,13 @@ def load_record(folder: Path, replica: str) -> ServerRecord | None:
 
 
 def remove_record(folder: Path, replica: str) -> None:
-    """Forgets the record and the key file of that replica."""
+    """Forgets the record and the key file of that replica, and what a writer that was killed left of them."""
     for name in (f"{replica}.json", f"{replica}.yaml"):
-        with contextlib.suppress(FileNotFoundError):
-            (folder / name).unlink()
+        for path in (folder / name, _temporary(folder / name)):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _temporary(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f"{path.name}.tmp")

@@ -47,3 +47,10 @@ def test_a_record_is_removed_with_its_key_file(tmp_path: Path) -> None:
     remove_record(tmp_path, "0")
     remove_record(tmp_path, "0")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_of_a_record_is_removed_as_well(tmp_path: Path) -> None:
+    for name in ("0.json.tmp", "0.yaml.tmp", "1.json"):
+        (tmp_path / name).touch()
+    remove_record(tmp_path, "0")
+    assert [path.name for path in tmp_path.iterdir()] == ["1.json"]

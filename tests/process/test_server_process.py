@@ -312,6 +312,13 @@ async def test_a_server_started_just_before_the_supervisor_died_is_found_by_its_
     await replica.stop(deadline_s=5)
 
 
+def test_the_key_of_a_server_whose_record_is_gone_is_removed(run: RunDir, make_config: MakeConfig) -> None:
+    (run.servers / "0.yaml").touch()  # the supervisor was killed between removing the record and its key file
+    replica = one_replica(make_config(), run)
+    assert replica.adopt().outcome is AdoptOutcome.NOTHING
+    assert list(run.servers.iterdir()) == []
+
+
 async def test_a_server_without_its_record_is_ended(run: RunDir, make_config: MakeConfig) -> None:
     start_and_leave(run, "--play-children", "1")
     processes = owned_processes(record_of(run))
