@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.config import EngineConfig
+from backend.job.courier import Tally
 from backend.job.dataset_runner import DatasetRunner
 from backend.job.replica_keeper import ReplicaKeeper
-from backend.job.slots import Tally
 
 RETRIES_OVER_AFTER_S: Final = 60.0  # without a further one
 
@@ -39,7 +39,7 @@ def conditions(
     yield Condition("engine.denied", "engine", _denied(engine, tally.denied), "The engine accepts requests again.")
     for keeper in keepers:
         subject = f"engine:{keeper.name}"
-        yield Condition("engine.slow", subject, _of(keeper, keeper.throughput_problem), "Throughput has recovered.")
+        yield Condition("engine.slow", subject, _of(keeper, keeper.throughput_problem) or None, "Throughput has recovered.")
         yield Condition("engine.capped", subject, _capped(keeper), _of(keeper, "no request waits for its cap any more."))
     for runner in runners:
         subject = f"dataset:{runner.name}"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from backend.job import reconcile as plan
 from backend.job.dataset_runner import DatasetRunner
 from backend.job.ledger import Ledger
+from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.wishes import DatasetWish, Want, Wishes
-from backend.records import DatasetState, DatasetStatus, RunPhase
+from backend.records import DatasetState, DatasetStatus, JobStatus, RunPhase
 
 _ENDED = plan.ENDED
 _MEANT = {Want.PAUSED: DatasetState.PAUSED, Want.KILLED: DatasetState.KILLED}
@@ -28,6 +29,37 @@ def observed(
         replicas=tuple(keeper.observed() for keeper in keepers),
         datasets=tuple(_observed_dataset(runner) for runner in runners.values()),
         drain_overdue=drain_overdue,
+    )
+
+
+def job_status(
+    phase: RunPhase,
+    wishes: Wishes,
+    *,
+    keepers: Sequence[ReplicaKeeper],
+    runners: Mapping[str, DatasetRunner],
+    ledger: Ledger,
+    lately: Window,
+    admission_stopped: str | None,
+    prometheus_url: str | None,
+    exit_code: int | None,
+) -> JobStatus:
+    """The whole run as people want it. `lately` counts samples, completion tokens and samples that a model answered."""
+    differences, rates = lately.differences(), lately.rates()
+    answered = differences[1][2] if differences else 0.0
+    return JobStatus(
+        phase=phase,
+        concurrency=wishes.concurrency,
+        in_flight=sum(runner.admission.in_flight for runner in runners.values()),
+        datasets=tuple(dataset_status(runners[name], ledger, wishes) for name in wishes.order),
+        replicas=tuple(keeper.status() for keeper in keepers),
+        order=wishes.order,
+        tokens_per_s=rates[1] if rates else None,
+        requests_per_s=rates[0] if rates else None,
+        mean_completion_tokens=differences[1][1] / answered if differences and answered else None,
+        admission_stopped=admission_stopped,
+        prometheus_url=prometheus_url,
+        exit_code=exit_code,
     )
 
 

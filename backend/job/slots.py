@@ -1,7 +1,7 @@
-"""Keeps exactly `concurrency` requests in flight over all datasets that run, and carries each from prompt to durable row.
+"""Keeps exactly `concurrency` requests in flight over all datasets that run, until the last one drains.
 
-A slot is taken when a prompt is started and free again when its row is durable, or when the prompt was given back. A server
-that dies or answers "busy" costs a retry, never a sample: the request keeps its slot and is sent again with a new id.
+A slot is taken when a prompt is started and free again when its row is durable, or when the prompt was given back. What
+happens to a request in between is `courier.py`'s.
 """
 
 from __future__ import annotations
@@ -9,77 +9,27 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import random
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 import aiohttp
 
 from backend.config import DriverConfig
 from backend.job.admission import next_dataset
-from backend.job.answers import Answer, read_answer, rejected_answer
+from backend.job.courier import Courier, Request, Stage, Tally
 from backend.job.dataset_runner import DatasetRunner
-from backend.job.group_commit import DuplicateRow, LedgerError, RowRefused
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.replica import Endpoint
-from backend.job.request_driver import Completion, DeniedError, RejectedError, RetryableError, complete, request_body
-from backend.records import DatasetState, Prompt
+from backend.job.server_pool import ReplicaTally, ServerPool
+from backend.records import DatasetState
 
 log = logging.getLogger(__name__)
 
 ADMITTING: Final = frozenset({DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING})
-STORE_RETRY_S: Final = 1.0
 READ_AHEAD_EVERY_S: Final = 0.1
 SPARE_PROMPTS: Final = 64
-RID_LENGTH: Final = 32  # SGLang aborts by prefix of the id: all of one length, none is the prefix of another
-_ABORT_TIMEOUT_S: Final = 5.0
-
-
-class Stage(StrEnum):
-    """Where a request is."""
-
-    WAITING = "waiting"  # for a server that is ready, or for a back-off to pass
-    SENT = "sent"  # a server works on it
-    STORING = "storing"  # answered; its row is on the way to the disk
-
-
-@dataclass(slots=True)
-class Request:
-    """One slot in use."""
-
-    runner: DatasetRunner
-    prompt: Prompt
-    stage: Stage = Stage.WAITING
-    rid: str = ""
-    endpoint: Endpoint | None = None
-    task: asyncio.Task[None] | None = None
-    resend: bool = False  # its task was cancelled in order to send it again
-    stored: bool = False  # its row is durable
-
-
-@dataclass(slots=True)
-class ReplicaTally:
-    """What the driver knows of one life of one replica."""
-
-    endpoint: Endpoint
-    in_flight: int = 0
-    answered: int = 0
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts since the supervisor's start, for rates."""
-
-    finished: int = 0
-    rejected: int = 0
-    retried: int = 0
-    completion_tokens: int = 0
-    denied: str | None = None  # why the servers refuse us, while they do
-    store_failure: str | None = None  # why rows cannot be written, while they cannot
 
 
 @dataclass(slots=True)
@@ -98,9 +48,19 @@ class Slots:
     admitting: bool = True  # the supervisor's word: not stopping, the disk has room
     tally: Tally = field(default_factory=Tally)
     requests: dict[tuple[str, str], Request] = field(default_factory=dict)
-    replicas: dict[str, ReplicaTally] = field(default_factory=dict)
+    _pool: ServerPool = field(default_factory=ServerPool)
+    _courier: Courier = field(init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._courier = Courier(
+            self.driver, self._pool, self.ledger, self.journal, self.session, self.model, self.now, self.tally
+        )
+
+    @property
+    def replicas(self) -> Mapping[str, ReplicaTally]:
+        """The servers that are ready now, by replica."""
+        return self._pool.replicas
 
     # -- admission ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +88,7 @@ class Slots:
             request.task.cancel()
 
     def _fill(self) -> None:
-        if not self.admitting or not self._ready.is_set():
+        if not self.admitting or not self._pool.is_ready:
             return
         views = {name: _View(self, runner) for name, runner in self.runners.items()}
         while len(self.requests) < self.concurrency:
@@ -139,7 +99,7 @@ class Slots:
             request = Request(runner, runner.take())
             runner.started(request.prompt)
             self.requests[name, request.prompt.sample_id] = request
-            request.task = asyncio.create_task(self._carry(request))
+            request.task = asyncio.create_task(self._courier.carry(request))
             request.task.add_done_callback(functools.partial(self._release, request))
 
     async def read_ahead(self) -> None:
@@ -157,16 +117,11 @@ class Slots:
 
     def set_endpoints(self, endpoints: Sequence[Endpoint]) -> None:
         """The servers that are ready now. Requests at one that is no longer among them are sent again elsewhere."""
-        known = {tally.endpoint.launch: tally for tally in self.replicas.values()}
-        self.replicas = {e.replica: known.get(e.launch) or ReplicaTally(e) for e in endpoints}
+        self._pool.set(endpoints)
         for request in list(self.requests.values()):
             if request.stage is Stage.SENT and request.endpoint is not None and request.endpoint not in endpoints:
                 self._send_again(request)
-        if endpoints:
-            self._ready.set()
-            self._changed.set()
-        else:
-            self._ready.clear()
+        self._changed.set()
 
     def send_again(self, replica: str) -> int:
         """Requests that a server has lost are sent again. Returns how many."""
@@ -193,6 +148,7 @@ class Slots:
             if request.runner.name != dataset or request.stage is Stage.STORING or request.task is None:
                 continue
             if request.stage is Stage.WAITING or not only_waiting:
+                request.resend = False
                 request.task.cancel()
 
     async def close(self) -> None:
@@ -203,21 +159,6 @@ class Slots:
                 request.task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- one request -------------------------------------------------------------------------------------------------------
-
-    async def _carry(self, request: Request) -> None:
-        """From a prompt to a durable row, through as many servers and tries as it takes."""
-        while True:
-            try:
-                answer = await self._answer(request)
-            except asyncio.CancelledError:
-                if not request.resend:
-                    raise
-                request.resend = False
-            else:
-                break
-        await self._store(request, answer)
-
     def _release(self, request: Request, task: asyncio.Task[None]) -> None:
         """Frees the slot. A callback of the task, because a task that is cancelled before its first step runs no `finally`."""
         del self.requests[request.runner.name, request.prompt.sample_id]
@@ -227,126 +168,6 @@ class Slots:
             log.error("%s: sample %s could not be made", request.runner.name, ascii(request.prompt.sample_id), exc_info=error)
             request.runner.fault = f"an error in Headway itself ({type(error).__name__}); logs/supervisor.log has it"
         self._changed.set()
-
-    async def _answer(self, request: Request) -> Answer:
-        """Sends until there is an answer or no further try is worth it; each try waits for a server that is ready."""
-        failures = 0
-        while True:
-            request.stage = Stage.WAITING
-            tally = await self._least_busy()
-            started_at = self.now()
-            try:
-                completion = await self._send(request, tally)
-            except RejectedError as error:
-                return self._rejected(request, started_at, str(error))
-            except DeniedError as error:
-                self.tally.denied = str(error)
-                await asyncio.sleep(self.driver.retry_backoff_max_s)
-            except RetryableError as error:
-                failures += 1
-                self.tally.retried += 1
-                request.runner.note_retry(str(error), self.now())
-                if failures > self.driver.max_retries:
-                    return self._rejected(request, started_at, f"given up after {failures} tries; the last one: {error}")
-                await asyncio.sleep(self._backoff_s(failures, error.retry_after_s))
-            else:
-                self.tally.denied = None
-                return await self._read(request, completion, tally.endpoint, started_at)
-
-    async def _read(self, request: Request, completion: Completion, endpoint: Endpoint, started_at: float) -> Answer:
-        request.stage = Stage.STORING
-        return await read_answer(
-            self.session,
-            request.prompt,
-            completion,
-            endpoint,
-            started_at=started_at,
-            finished_at=self.now(),
-            opened=request.runner.reasoning_opened,
-        )
-
-    def _rejected(self, request: Request, started_at: float, words: str) -> Answer:
-        request.stage = Stage.STORING
-        endpoint = request.endpoint
-        assert endpoint is not None, "a request that was refused has been sent"
-        return rejected_answer(request.prompt, self.model, endpoint, started_at=started_at, finished_at=self.now(), words=words)
-
-    async def _send(self, request: Request, tally: ReplicaTally) -> Completion:
-        request.rid = secrets.token_hex(RID_LENGTH // 2)
-        body = request_body(request.prompt, request.runner.sampling, model=self.model, rid=request.rid)
-        request.endpoint = tally.endpoint
-        self._journal(lambda: self.journal.add(request.rid, tally.endpoint.replica))
-        request.stage = Stage.SENT
-        tally.in_flight += 1
-        try:
-            completion = await complete(self.session, tally.endpoint, body)
-        except asyncio.CancelledError:
-            await self._abort_at_server(tally.endpoint, request.rid)
-            raise
-        else:
-            tally.answered += 1
-            return completion
-        finally:
-            tally.in_flight -= 1
-            self._journal(lambda: self.journal.remove(request.rid))
-
-    def _journal(self, write: Callable[[], None]) -> None:
-        """Without the journal a killed supervisor's requests end by their broken connections alone: no reason to send none."""
-        try:
-            write()
-        except OSError as error:
-            log.warning("%s cannot be written: %s", "in_flight.journal", error)
-
-    async def _abort_at_server(self, endpoint: Endpoint, rid: str) -> None:
-        """Closing the connection is not enough: some versions of SGLang go on to the last token."""
-        headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        timeout = aiohttp.ClientTimeout(total=_ABORT_TIMEOUT_S)
-        try:
-            async with self.session.post(
-                f"{endpoint.base_url}/abort_request", json={"rid": rid}, headers=headers, timeout=timeout
-            ) as response:
-                await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.info("request %s could not be aborted at replica %s: %s", rid, endpoint.replica, error)
-
-    async def _store(self, request: Request, answer: Answer) -> None:
-        """Waits until the row is durable, however long the disk refuses it."""
-        while True:
-            try:
-                await asyncio.shield(self.ledger.append(answer.row))
-            except DuplicateRow:
-                raise
-            except RowRefused as error:
-                answer = self._rejected(request, answer.row.started_at, f"its answer cannot be kept: {error}")
-            except LedgerError as error:
-                self.tally.store_failure = str(error)
-                await asyncio.sleep(STORE_RETRY_S)
-            else:
-                break
-        request.stored = True
-        self.tally.store_failure = None
-        request.runner.reasoning_opened |= answer.shows_opened_reasoning
-        self._count(answer)
-        request.runner.finished(request.prompt, answer.row, answer.message)
-
-    def _count(self, answer: Answer) -> None:
-        self.tally.finished += 1
-        if answer.message is None:
-            self.tally.rejected += 1
-        else:
-            self.tally.completion_tokens += answer.row.completion_tokens
-
-    async def _least_busy(self) -> ReplicaTally:
-        while not self._ready.is_set():
-            await self._ready.wait()
-        return min(self.replicas.values(), key=lambda tally: tally.in_flight)
-
-    def _backoff_s(self, failures: int, asked_s: float | None) -> float:
-        """Full jitter over a doubling limit, so that 150 requests that failed together do not come back together."""
-        if asked_s is not None:
-            return asked_s * random.uniform(1.0, 1.2)
-        limit = min(self.driver.retry_backoff_s * 2.0 ** min(failures - 1, 20), self.driver.retry_backoff_max_s)
-        return limit * random.uniform(0.5, 1.0)
 
 
 @dataclass(slots=True)

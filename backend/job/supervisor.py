@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,24 +18,24 @@ import aiohttp
 
 from backend.config import EngineKind, RunConfig
 from backend.job import reconcile as plan
-from backend.job.alarms import Alarms
+from backend.job.bulletin import Bulletin
+from backend.job.chores import Chores
 from backend.job.conditions import conditions
 from backend.job.dataset_runner import DatasetRunner, limits_of
+from backend.job.disk import DiskWatch
 from backend.job.engine import build_replicas
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
-from backend.job.lock import leave_words
 from backend.job.rates import Window
-from backend.job.replica import AbortFailed, AdoptOutcome
 from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.sampler import Sampler
-from backend.job.sealing import Sealer
-from backend.job.situation import dataset_status, observed
+from backend.job.situation import job_status, observed
 from backend.job.slots import Slots
 from backend.job.state_store import StateStore
+from backend.job.take_over import take_over
 from backend.job.wish_keeper import WishKeeper
 from backend.job.wishes import Want
-from backend.records import DatasetState, Event, Intent, JobStatus, RunPhase, Severity
+from backend.records import DatasetState, Intent, RunPhase, Severity
 from backend.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -45,8 +44,6 @@ TICK_S: Final = 1.0
 RATE_WINDOW_S: Final = 60.0
 LEFT: Final = frozenset({RunPhase.FINISHED, RunPhase.STOPPED, RunPhase.FAILED})
 LIVES_FACT: Final = "lives"
-KEPT_EVENTS: Final = 1_000  # while they cannot be written
-DISK_HYSTERESIS: Final = 1.05  # admission goes on when there is a little more room than the floor
 
 
 class Supervisor:
@@ -60,15 +57,12 @@ class Supervisor:
         self.phase = RunPhase.STARTING
         self.phase_reason: str | None = None
         self.exit_code: int | None = None
-        self.events: list[Event] = []
-        self._unkept: list[Event] = []  # told, and not written yet
-        self._signed = False  # there are words in the lock's file
-        self.alarms = Alarms()
+        self.bulletin = Bulletin(run, store, self.life)
         engine = config.engine
         self.policy = plan.RestartPolicy(
             engine.restart_backoff_s, engine.restart_backoff_max_s, engine.max_restarts, engine.restart_window_s
         )
-        self.keeper_of_wishes = WishKeeper(config, ledger, store, emit=self.events.append, on_change=self._on_intent)
+        self.keeper_of_wishes = WishKeeper(config, ledger, store, emit=self.bulletin.emit, on_change=self._on_intent)
         wishes = self.keeper_of_wishes.wishes
         self.runners = {
             d.name: DatasetRunner(config, d, ledger, base=run.root, wish=wishes.datasets[d.name]) for d in config.datasets
@@ -86,24 +80,32 @@ class Supervisor:
             order=wishes.order,
         )
         self.keepers = [self._keep(replica) for replica in build_replicas(config, run, os.environ)]
-        self.sealer = Sealer(ledger, shard_rows=config.driver.shard_rows, shard_seconds=config.driver.shard_seconds)
-        self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.events.append)
+        self.chores = Chores(
+            run,
+            config,
+            ledger=ledger,
+            wishes=self.keeper_of_wishes,
+            runners=self.runners,
+            keepers=self.keepers,
+            bulletin=self.bulletin,
+        )
+        self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.bulletin.emit)
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
         self._stopping_since: float | None = None
+        self._disk = DiskWatch((run.root, run.shards), config.driver.disk_floor_gb)
         self._disk_problem: str | None = None
-        self._jobs: dict[str, asyncio.Task[None]] = {}  # sealing, redoing: one of a kind at a time
 
     # -- the story -----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
         """Works until the run is finished, stopped or has failed. Returns 0, or 1 for failed."""
         await self.ledger.set_fact(LIVES_FACT, str(self.life))
-        self._tell("run.started", "run", f"Supervisor started (life {self.life}, pid {os.getpid()}).")
+        self.bulletin.tell("run.started", "run", f"Supervisor started (life {self.life}, pid {os.getpid()}).")
         self._listen_to_signals()
-        await self._heartbeat()
+        await self._publish()
         await self.keeper_of_wishes.read()
-        await self._take_over()
+        await take_over(self.keepers, self.journal, self.session, self.bulletin, give_sign=self._publish)
         works: list[Callable[[], Coroutine[Any, Any, None]]] = [
             self.keeper_of_wishes.run,
             self.slots.run,
@@ -125,64 +127,33 @@ class Supervisor:
     async def _tick(self) -> None:
         now = time.time()
         wishes = self.keeper_of_wishes.wishes
-        self._watch_disk()
+        self._disk_problem = self._disk.problem() or self.slots.tally.store_failure
         self._watch_requests()
         seen = observed(self.phase, self.keepers, self.runners, drain_overdue=self._is_drain_overdue(now))
         for action in plan.reconcile(wishes, seen, self.policy, now):
             self._act(action)
         self._update_slots()
-        self._begin_redo()
-        self._begin("sealing", self._seal_due, when=any(self.sealer.is_due(name, now) for name in self.ledger.datasets()))
-        self._raise_alarms(now)
+        self.chores.look_for_work(now)
+        self._note_conditions(now)
         tally = self.slots.tally
         self._rates.add(now, tally.finished, tally.completion_tokens, tally.finished - tally.rejected)
-        await self._heartbeat()
-
-    async def _take_over(self) -> None:
-        """Keeps a former life's servers, and ends what it had asked of them before anything is asked again."""
-        former = self.journal.requests()
-        for keeper in self.keepers:
-            result = await asyncio.to_thread(keeper.replica.adopt)
-            ours = [rid for rid, name in former.items() if name == keeper.name]
-            subject = f"engine:{keeper.name}"
-            if result.outcome is AdoptOutcome.ADOPTED:
-                keeper.adopted()
-                self._tell("engine.adopted", subject, f"Replica {keeper.name}: its server was kept ({result.reason}).")
-            elif result.outcome is not AdoptOutcome.NOTHING:
-                severity = Severity.WARNING if result.outcome is AdoptOutcome.REAPED else Severity.ERROR
-                self._tell(f"engine.{result.outcome}", subject, f"Replica {keeper.name}: {result.reason}", severity)
-            await self._heartbeat()
-            if ours and (result.outcome is AdoptOutcome.ADOPTED or not keeper.owned):
-                await self._abort_former(keeper, ours)
-        for rid in former:
-            self.journal.remove(rid)
-
-    async def _abort_former(self, keeper: ReplicaKeeper, rids: Sequence[str]) -> None:
-        try:
-            await keeper.replica.abort(self.session, None if keeper.owned else rids)
-        except AbortFailed as error:
-            self._tell("engine.abort_failed", f"engine:{keeper.name}", str(error), Severity.WARNING)
-            return
-        words = f"Replica {keeper.name}: {len(rids)} requests of the former supervisor were aborted; they are made again."
-        self._tell("engine.former_requests_aborted", f"engine:{keeper.name}", words)
+        await self._publish()
 
     async def _leave(self, background: Sequence[asyncio.Task[None]]) -> None:
         for task in background:
             task.cancel()
         await self.slots.close()
-        await asyncio.gather(*background, *self._jobs.values(), return_exceptions=True)
-        if self._disk_problem is None:
-            for name in self.ledger.datasets():
-                await self.sealer.seal(name)
+        await asyncio.gather(*background, return_exceptions=True)
+        await self.chores.finish(disk_has_room=self._disk_problem is None)
         self.exit_code = 0 if self.phase in (RunPhase.FINISHED, RunPhase.STOPPED) else 1
         words = {
             RunPhase.FINISHED: "The run is finished.",
             RunPhase.STOPPED: "The run was stopped; `start` goes on where it was.",
         }.get(self.phase, f"The run cannot go on. {self.phase_reason or 'The events before this one say why.'}")
-        self._tell(f"run.{self.phase}", "run", words, Severity.ERROR if self.exit_code else Severity.INFO)
+        self.bulletin.tell(f"run.{self.phase}", "run", words, Severity.ERROR if self.exit_code else Severity.INFO)
         self.sampler.close()
         self.journal.close()
-        await self._heartbeat()
+        await self._publish()
 
     # -- looking -------------------------------------------------------------------------------------------------------------
 
@@ -193,25 +164,13 @@ class Supervisor:
         self._stopping_since = self._stopping_since or now
         return now - self._stopping_since >= self.config.driver.drain_limit_s
 
-    def _watch_disk(self) -> None:
-        floor_gb = self.config.driver.disk_floor_gb * (DISK_HYSTERESIS if self._disk_problem else 1.0)
-        for path in (self.run_dir.root, self.run_dir.shards):
-            free_gb = shutil.disk_usage(path).free / 1e9
-            if free_gb < floor_gb:
-                self._disk_problem = (
-                    f"{path} has {free_gb:.2f} GB free, less than disk_floor_gb = {self.config.driver.disk_floor_gb:g}: no new "
-                    f"requests are sent. Make room; it goes on by itself."
-                )
-                return
-        self._disk_problem = self.slots.tally.store_failure
-
     def _watch_requests(self) -> None:
         for keeper in self.keepers:
             if keeper.lost_requests:
                 keeper.lost_requests = False
                 count = self.slots.send_again(keeper.name)
                 words = f"Replica {keeper.name} has forgotten {count} requests (it runs and queues none); they are sent again."
-                self._tell("engine.lost_requests", f"engine:{keeper.name}", words, Severity.WARNING)
+                self.bulletin.tell("engine.lost_requests", f"engine:{keeper.name}", words, Severity.WARNING)
         for runner in self.runners.values():
             for sample_id in runner.admission.to_cancel():
                 self.slots.abort_one(runner.name, str(sample_id))
@@ -228,7 +187,10 @@ class Supervisor:
                 self.phase, self.phase_reason = phase, reason
                 log.info("phase %s%s", phase, f": {reason}" if reason else "")
             case plan.Launch(name):
-                self._keeper(name).launch()
+                if self.chores.checked:
+                    self._keeper(name).launch()
+                else:
+                    self.chores.check_before_start()
             case plan.StopReplica(name, reason):
                 self._keeper(name).stop(reason)
             case plan.AwaitRestart(name):
@@ -243,9 +205,9 @@ class Supervisor:
             return  # slots fill and drain all the time
         severity = Severity.ERROR if state is DatasetState.FAILED else Severity.INFO
         words = f"{runner.name}: {before} → {state}" + (f" ({reason})" if reason else "")
-        self._tell(f"dataset.{state}", f"dataset:{runner.name}", words, severity)
+        self.bulletin.tell(f"dataset.{state}", f"dataset:{runner.name}", words, severity)
         if state in plan.ENDED:
-            self._begin(f"sealing {runner.name}", lambda: self._seal(runner.name))
+            self.chores.seal(runner.name)
 
     def _update_slots(self) -> None:
         wishes = self.keeper_of_wishes.wishes
@@ -278,45 +240,8 @@ class Supervisor:
         if intent.value.get("want") == Want.RUNNING and intent.subject in ("engine", "run"):
             for keeper in self.keepers:
                 keeper.forgive()
+            self.chores.checked = False
         self._update_slots()
-
-    def _begin_redo(self) -> None:
-        name = next((n for n, w in self.keeper_of_wishes.wishes.datasets.items() if w.redo), None)
-        if name is not None:
-            self._begin("redoing", lambda: self._redo(name))
-
-    async def _redo(self, name: str) -> None:
-        """Marks the samples of the asked outcomes as superseded; the next pass over the prompts finds them open again."""
-        outcomes = self.keeper_of_wishes.wishes.datasets[name].redo
-        keys = await asyncio.to_thread(lambda: list(self.ledger.outcome_keys(name, outcomes)))
-        await self.ledger.supersede(name, keys, f"redo of {', '.join(outcomes)}")
-        runner = self.runners[name]
-        for key in keys:
-            runner.admission.forget_sample(key.completion_tokens)
-        runner.read_again()
-        await self.keeper_of_wishes.redo_done(name)
-        self._tell("dataset.redo", f"dataset:{name}", f"{name}: {len(keys):,} samples ({', '.join(outcomes)}) are made again.")
-
-    async def _seal_due(self) -> None:
-        self._tell_of_seal((await self.sealer.seal_due(time.time())).problem)
-
-    async def _seal(self, name: str) -> None:
-        self._tell_of_seal((await self.sealer.seal(name)).problem)
-
-    def _tell_of_seal(self, problem: str | None) -> None:
-        self.events += self.alarms.update(time.time(), "ledger.unsealed", "ledger", problem, over="Rows are sealed again.")
-
-    def _begin(self, kind: str, work: Callable[[], Coroutine[Any, Any, None]], *, when: bool = True) -> None:
-        """Starts a job in the background unless one of its kind is under way. One that failed is told."""
-        running = self._jobs.get(kind)
-        if running is not None and running.done():
-            error = running.exception()
-            if error is not None:
-                log.error("%s failed", kind, exc_info=error)
-                self._tell("run.error", "run", f"{kind} failed: {error}; it is tried again.", Severity.ERROR)
-            del self._jobs[kind]
-        if when and kind not in self._jobs:
-            self._jobs[kind] = asyncio.create_task(work())
 
     def _keep(self, replica: Any) -> ReplicaKeeper:
         engine, name = self.config.engine, replica.name
@@ -332,7 +257,7 @@ class Supervisor:
             stall_after_s=engine.stall_after_s,
             stop_deadline_s=engine.stop_deadline_s,
             in_flight_and_answered=in_flight_and_answered,
-            emit=self.events.append,
+            emit=self.bulletin.emit,
             now=time.time,
         )
 
@@ -341,73 +266,37 @@ class Supervisor:
 
     # -- saying --------------------------------------------------------------------------------------------------------------
 
-    def _raise_alarms(self, now: float) -> None:
-        holding = conditions(
+    def _note_conditions(self, now: float) -> None:
+        for condition in conditions(
             now,
             self.config.engine,
             disk_problem=self._disk_problem,
             tally=self.slots.tally,
             keepers=self.keepers,
             runners=self.runners.values(),
-        )
-        for one in holding:
-            self.events += self.alarms.update(now, one.kind, one.subject, one.problem, over=one.over)
+        ):
+            self.bulletin.note(condition)
 
-    async def _heartbeat(self) -> None:
-        for event in self.events:
-            log.log(logging.INFO if event.severity is Severity.INFO else logging.WARNING, "%s: %s", event.kind, event.message)
-        self._unkept += self.events
-        self.events.clear()
-        if self._unkept:
-            events = self._unkept.copy()
-            if await self.store.record(events):
-                del self._unkept[: len(events)]
-            del self._unkept[:-KEPT_EVENTS]
-        failure = await self.store.heartbeat(at=time.time(), pid=os.getpid(), life=self.life, status=self._status())
-        self._sign(failure)
-
-    def _sign(self, failure: str | None) -> None:
-        """Where no heartbeat can be written, the lock's file says that this process lives, and what hinders it."""
-        if failure is None and not self._signed:
-            return
-        words = None if failure is None else f"{self.run_dir.state} cannot be written: {failure}. {self._disk_problem or ''}"
-        try:
-            leave_words(self.run_dir, words)
-        except OSError as error:
-            log.warning("%s cannot be written: %s", self.run_dir.lock, error)
-        self._signed = words is not None
-
-    def _status(self) -> JobStatus:
-        wishes = self.keeper_of_wishes.wishes
-        rates = self._rates.rates()
-        grown = self._rates.differences()
-        made = grown[1][2] if grown else 0.0
-        return JobStatus(
-            phase=self.phase,
-            concurrency=wishes.concurrency,
-            in_flight=self.slots.in_flight(),
-            datasets=tuple(dataset_status(self.runners[name], self.ledger, wishes) for name in wishes.order),
-            replicas=tuple(keeper.status() for keeper in self.keepers),
-            order=wishes.order,
-            tokens_per_s=rates[1] if rates else None,
-            requests_per_s=rates[0] if rates else None,
-            mean_completion_tokens=grown[1][1] / made if grown and made else None,
+    async def _publish(self) -> None:
+        status = job_status(
+            self.phase,
+            self.keeper_of_wishes.wishes,
+            keepers=self.keepers,
+            runners=self.runners,
+            ledger=self.ledger,
+            lately=self._rates,
             admission_stopped=self._disk_problem,
             prometheus_url=self.sampler.prometheus_url,
             exit_code=self.exit_code,
         )
-
-    def _tell(
-        self, kind: str, subject: str, message: str, severity: Severity = Severity.INFO, *, who: str = "supervisor"
-    ) -> None:
-        self.events.append(Event(time.time(), kind, subject, message, severity, who))
+        await self.bulletin.publish(status)
 
     def _listen_to_signals(self) -> None:
         def stop() -> None:
             self._signals += 1
             self.keeper_of_wishes.ask_to_stop(now=self._signals > 1)
             how = "at once" if self._signals > 1 else "after the requests in flight"
-            self._tell("run.signal", "run", f"A signal asks to stop {how}.", who="signal")
+            self.bulletin.tell("run.signal", "run", f"A signal asks to stop {how}.", who="signal")
 
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop)
