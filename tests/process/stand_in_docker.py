@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 HOME = Path(os.environ["STAND_IN_DOCKER"])
@@ -131,37 +132,48 @@ def logs(name: str, follow: bool) -> None:
             time.sleep(0.02)
 
 
+def listed(label: str) -> None:
+    key, _, value = label.removeprefix("label=").partition("=")
+    for file in HOME.glob("*.json"):
+        state = json.loads(file.read_text())
+        if state["labels"].get(key) == value:
+            print(state["id"])
+
+
+def stop(name: str, wait_s: float) -> None:
+    if not end(name, signal.SIGTERM, wait_s):
+        end(name, signal.SIGKILL, 10)
+
+
+def remove(name: str) -> None:
+    end(name, signal.SIGKILL, 10)
+    (HOME / f"{load(name)['id']}.json").unlink()
+
+
+def image(name: str) -> None:
+    if name == "missing:latest":
+        fail("Error response from daemon: No such image: missing:latest")
+
+
 def main() -> None:
     verb, args = sys.argv[1], sys.argv[2:]
     if (HOME / "down").exists():
         fail("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?")
     with (HOME / "asked").open("a") as file:
         file.write(json.dumps(sys.argv[1:]) + "\n")
-    if verb == "run":
-        run(args)
-    elif verb == "inspect":
-        inspect(args[-1])
-    elif verb == "ps":
-        wanted = args[args.index("--filter") + 1].removeprefix("label=").split("=", 1)
-        for file in HOME.glob("*.json"):
-            state = json.loads(file.read_text())
-            if state["labels"].get(wanted[0]) == wanted[1]:
-                print(state["id"])
-    elif verb == "stop":
-        if not end(args[-1], signal.SIGTERM, float(args[args.index("-t") + 1])):
-            end(args[-1], signal.SIGKILL, 10)
-    elif verb == "kill":
-        end(args[-1], signal.SIGKILL, 10)
-    elif verb == "rm":
-        end(args[-1], signal.SIGKILL, 10)
-        (HOME / f"{load(args[-1])['id']}.json").unlink()
-    elif verb == "image":
-        if args[-1] == "missing:latest":
-            fail("Error response from daemon: No such image: missing:latest")
-    elif verb == "logs":
-        logs(args[-1], "-f" in args)
-    else:
+    verbs: dict[str, Callable[[], object]] = {
+        "run": lambda: run(args),
+        "inspect": lambda: inspect(args[-1]),
+        "ps": lambda: listed(args[args.index("--filter") + 1]),
+        "stop": lambda: stop(args[-1], float(args[args.index("-t") + 1])),
+        "kill": lambda: end(args[-1], signal.SIGKILL, 10),
+        "rm": lambda: remove(args[-1]),
+        "image": lambda: image(args[-1]),
+        "logs": lambda: logs(args[-1], "-f" in args),
+    }
+    if verb not in verbs:
         fail(f"docker: '{verb}' is not a docker command.")
+    verbs[verb]()
 
 
 if __name__ == "__main__":
