@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -17,12 +17,11 @@ from backend.job import wishes as wish
 from backend.job.group_commit import LedgerError
 from backend.job.ledger import Ledger
 from backend.job.state_store import StateStore
-from backend.records import Event, Intent, IntentAction, Severity
+from backend.records import Event, Intent, IntentAction, Outcome, Severity
 
 log = logging.getLogger(__name__)
 
 READ_EVERY_S: Final = 0.2
-REDO_FACT: Final = "redo_done_through"  # token of the newest redo intent that was carried out
 
 
 class WishKeeper:
@@ -61,14 +60,17 @@ class WishKeeper:
         """A signal asks; it is not remembered for the next life."""
         self.wishes = replace(self.wishes, run=wish.Want.STOPPED, run_now=now)
 
-    async def redo_done(self, dataset: str) -> None:
-        """A dataset's redo was carried out, and will not be in the next life."""
-        self.wishes = wish.redo_done(self.wishes, dataset)
-        if any(one.redo for one in self.wishes.datasets.values()):
-            return
-        tokens = [i.token for i in self._ledger.accepted_intents() if i.action is IntentAction.REDO]
-        if tokens:
-            await self._ledger.set_fact(REDO_FACT, tokens[-1])
+    async def redo_done(self, dataset: str, outcomes: Collection[Outcome]) -> None:
+        """A dataset's redo of these outcomes was carried out, and will not be in the next life."""
+        self.wishes = wish.redo_done(self.wishes, dataset, outcomes)
+        left = self.wishes.datasets[dataset].redo
+        done_through = None
+        for intent in _redos(self._ledger.accepted_intents(), dataset):
+            if not set(left).isdisjoint(intent.value["outcomes"]):
+                break  # asked while the others were carried out
+            done_through = intent.token
+        if done_through is not None:
+            await self._ledger.set_fact(_redo_fact(dataset), done_through)
 
     async def _take(self, intent: Intent) -> None:
         try:
@@ -95,14 +97,26 @@ def wishes_so_far(config: RunConfig, ledger: Ledger) -> wish.Wishes:
     """The configuration with every accepted intent folded over it; redos that were carried out are left out."""
     wishes = wish.initial(config)
     intents = ledger.accepted_intents()
-    tokens = [intent.token for intent in intents]
-    done_through = ledger.get_fact(REDO_FACT)
-    first_open = tokens.index(done_through) + 1 if done_through in tokens else 0
-    for place, intent in enumerate(intents):
-        if intent.action is IntentAction.REDO and place < first_open:
+    done = {token for name in wishes.datasets for token in _redos_done(intents, name, ledger.get_fact(_redo_fact(name)))}
+    for intent in intents:
+        if intent.token in done:
             continue
         try:
             wishes, _ = wish.apply(wishes, intent)
         except wish.RefusedError as error:
             log.warning("an accepted intent no longer fits: %s", error)
     return wishes
+
+
+def _redos(intents: Iterable[Intent], dataset: str) -> list[Intent]:
+    return [one for one in intents if one.action is IntentAction.REDO and one.subject == f"dataset:{dataset}"]
+
+
+def _redos_done(intents: Iterable[Intent], dataset: str, done_through: str | None) -> list[str]:
+    tokens = [intent.token for intent in _redos(intents, dataset)]
+    return tokens[: tokens.index(done_through) + 1] if done_through in tokens else []
+
+
+def _redo_fact(dataset: str) -> str:
+    """Names the fact that holds the token of the newest redo of a dataset that was carried out."""
+    return f"redo_done_through:{dataset}"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -80,9 +80,9 @@ def apply(wishes: Wishes, intent: Intent) -> tuple[Wishes, str]:
     return _apply_to_dataset(wishes, name, intent)
 
 
-def redo_done(wishes: Wishes, dataset: str) -> Wishes:
-    """The wishes once a redo has been carried out."""
-    return _with_dataset(wishes, dataset, redo=())
+def redo_done(wishes: Wishes, dataset: str, outcomes: Collection[Outcome]) -> Wishes:
+    """The wishes once a redo of these outcomes has been carried out; what was asked meanwhile stays."""
+    return _with_dataset(wishes, dataset, redo=tuple(o for o in wishes.datasets[dataset].redo if o not in outcomes))
 
 
 def _apply_to_run(wishes: Wishes, intent: Intent) -> tuple[Wishes, str]:

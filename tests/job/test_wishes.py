@@ -78,7 +78,7 @@ def test_a_redo_is_pending_until_it_is_done() -> None:
     wanted = _apply(_intent("dataset:B2", IntentAction.REDO, outcomes=["empty", "degenerate"]))
 
     assert wanted.datasets["B2"].redo == (Outcome.EMPTY, Outcome.DEGENERATE)
-    assert wishes.redo_done(wanted, "B2").datasets["B2"].redo == ()
+    assert wishes.redo_done(wanted, "B2", wanted.datasets["B2"].redo).datasets["B2"].redo == ()
 
 
 @pytest.mark.parametrize(
