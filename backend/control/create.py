@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend import config as config_file
-from backend.config import DatasetConfig, FrozenConfig, RunConfig
+from backend.config import DatasetConfig, EngineKind, FrozenConfig, RunConfig
 from backend.control import ControlError
 from backend.prompts import scan
 from backend.run_dir import RunDir, refuse_network_file_system
@@ -46,6 +46,9 @@ def with_absolute_paths(settings: RunConfig, base: Path) -> RunConfig:
     engine = settings.engine
     if engine.python is not None and os.sep in engine.python:
         engine = engine.model_copy(update={"python": _absolute(engine.python, base)})
+    if engine.kind is EngineKind.LOCAL and "PYTHONPATH" in engine.env:  # the server's own folder would be no use for it
+        paths = [_absolute(p, base) for p in engine.env["PYTHONPATH"].split(os.pathsep) if p]
+        engine = engine.model_copy(update={"env": {**engine.env, "PYTHONPATH": os.pathsep.join(paths)}})
     model = settings.model
     # "org/name" is a Hugging Face id unless such a folder stands beside the TOML
     if model.path.startswith(("/", "~", "./", "../")) or (base / model.path).is_dir():
