@@ -50,7 +50,7 @@ class ReplicaKeeper:
         self.since = now()
         self.sample: EngineSample | None = None
         self.throughput_problem: str | None = None
-        self.lost_requests = False  # the server has forgotten requests of ours: they are to be sent again
+        self.lost_requests = False  # the server has forgotten requests of ours; false again once they were sent again
         self._in_flight_and_answered = in_flight_and_answered  # ours that are there now; answered in this life
         self._seen: ReplicaObservation | None = None
         self._session = session
@@ -188,6 +188,7 @@ class ReplicaKeeper:
             self._probe = EngineProbe(self._session, endpoint.base_url, key=self.name, api_key=endpoint.api_key)
             self._probe.begin_life(endpoint.launch)
             self._stall, self._throughput = StallWatch(self._stall_after_s), ThroughputWatch()
+            self.lost_requests = False
         if self.state in (EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED):
             self._failed_starts = 0
             self._become(EngineState.READY, None)
@@ -204,7 +205,7 @@ class ReplicaKeeper:
             answered=answered,
             engine_requests=_whole(_sum(self.sample.running, self.sample.queued)),
         )
-        self.lost_requests = verdict is Verdict.LOST_REQUESTS
+        self.lost_requests |= verdict is Verdict.LOST_REQUESTS
         if verdict is Verdict.STALLED and self.state is EngineState.READY:
             words = f"{in_flight} requests are waiting and for {self._stall_after_s:g} s no token came"
             self._become(EngineState.STALLED, words)

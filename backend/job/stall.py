@@ -14,7 +14,8 @@ class Verdict(StrEnum):
     """What is wrong, if anything."""
 
     MOVING = "moving"
-    LOST_REQUESTS = "lost requests"  # the server runs and queues nothing, and yet ours are unanswered
+    # The server runs and queues nothing, and yet ours are unanswered. Said once; if sending them again moves nothing, it stalls.
+    LOST_REQUESTS = "lost requests"
     STALLED = "stalled"  # work is there and nothing moves
 
 
@@ -30,6 +31,7 @@ class StallWatch:
     _progress: tuple[float | None, int] = (None, 0)
     _moved_at: float | None = None
     _empty_since: float | None = None
+    _lost_before: bool = False  # and nothing has moved since
 
     def feed(
         self, now: float, *, in_flight: int, generated_tokens: float | None, answered: int, engine_requests: int | None
@@ -47,6 +49,8 @@ class StallWatch:
         moved = answered != self._progress[1] or (generated_tokens is not None and generated_tokens != self._progress[0])
         if moved or in_flight == 0 or self._moved_at is None:
             self._moved_at = now
+        if moved:
+            self._lost_before = False
         if generated_tokens is not None or moved:
             self._progress = progress
         if in_flight == 0 or engine_requests != 0:
@@ -55,6 +59,8 @@ class StallWatch:
             self._empty_since = now
         if now - self._moved_at < self.stall_after_s:
             return Verdict.MOVING
-        if self._empty_since is not None and now - self._empty_since >= self.stall_after_s:
-            return Verdict.LOST_REQUESTS
-        return Verdict.STALLED
+        empty_s = 0.0 if self._empty_since is None else now - self._empty_since
+        if empty_s < self.stall_after_s / 2 or self._lost_before:
+            return Verdict.STALLED
+        self._moved_at, self._empty_since, self._lost_before = now, None, True
+        return Verdict.LOST_REQUESTS

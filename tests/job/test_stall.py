@@ -40,8 +40,32 @@ def test_an_unreadable_counter_is_no_movement() -> None:
     assert _watch(generated_tokens=lambda second: 10.0 if second % 2 else None) is Verdict.STALLED
 
 
-def test_requests_that_the_server_knows_nothing_of_are_lost_not_stalled() -> None:
-    assert _watch(engine_requests=0) is Verdict.LOST_REQUESTS
+def test_requests_that_the_server_knows_nothing_of_are_lost_once_and_then_it_is_a_stall() -> None:
+    watch = StallWatch(10.0)
+    verdicts = [
+        watch.feed(float(second), in_flight=2, generated_tokens=5.0, answered=0, engine_requests=0) for second in range(30)
+    ]
+    assert verdicts == [Verdict.MOVING] * 10 + [Verdict.LOST_REQUESTS] + [Verdict.MOVING] * 9 + [Verdict.STALLED] * 10
+
+
+def test_requests_are_lost_again_after_a_movement() -> None:
+    watch = StallWatch(10.0)
+    verdicts = [
+        watch.feed(float(second), in_flight=2, generated_tokens=second // 15, answered=0, engine_requests=0)
+        for second in range(60)
+    ]
+    assert verdicts.count(Verdict.LOST_REQUESTS) == 4
+    assert Verdict.STALLED not in verdicts
+
+
+def test_requests_that_leave_the_engine_a_moment_after_the_last_token_are_lost() -> None:
+    watch = StallWatch(10.0)
+    for second in range(5):
+        watch.feed(float(second), in_flight=2, generated_tokens=float(second), answered=0, engine_requests=2)
+    verdicts = [
+        watch.feed(5.0 + second, in_flight=2, generated_tokens=4.0, answered=0, engine_requests=0) for second in range(10)
+    ]
+    assert verdicts[-1] is Verdict.LOST_REQUESTS
 
 
 def test_a_server_that_was_busy_until_a_moment_ago_has_not_lost_requests() -> None:

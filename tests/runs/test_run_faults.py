@@ -260,7 +260,7 @@ def test_a_port_that_somebody_else_holds_is_told_with_the_holder(together: dict[
 
     assert (status.phase, status.exit_code) == (RunPhase.FAILED, 1)
     assert f" is held by pid {os.getpid()} (" in run.words("run.failed")
-    assert "set engine.port to a free port" in text_of(run)
+    assert "End that process" in text_of(run)
 
 
 def test_a_server_that_never_becomes_ready_ends_the_run_with_its_reason(together: dict[str, LiveRun]) -> None:
@@ -317,6 +317,7 @@ def test_a_server_that_dies_with_its_port_held_and_an_orphan_is_cleared_and_rest
     assert run.processes() == []
 
 
+@pytest.mark.drill
 def test_pausing_now_gives_the_prompts_back_though_the_server_ignores_aborts(tmp_path: Path, new_run: NewRun) -> None:
     expected = {"A": write_prompts(tmp_path / "A.jsonl", 40)}
     run = new_run(
