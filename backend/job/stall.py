@@ -14,7 +14,7 @@ class Verdict(StrEnum):
     """What is wrong, if anything."""
 
     MOVING = "moving"
-    # The server runs and queues nothing, and yet ours are unanswered. Said once; if sending them again moves nothing, it stalls.
+    # It runs and queues nothing, and yet ours are unanswered. Said once; if sending them again moves nothing, it stalls.
     LOST_REQUESTS = "lost requests"
     STALLED = "stalled"  # work is there and nothing moves
 
