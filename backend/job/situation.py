@@ -12,7 +12,6 @@ from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.wishes import DatasetWish, Want, Wishes
 from backend.records import DatasetState, DatasetStatus, JobStatus, RunPhase
 
-_ENDED = plan.ENDED
 _MEANT = {Want.PAUSED: DatasetState.PAUSED, Want.KILLED: DatasetState.KILLED}
 
 
