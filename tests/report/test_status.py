@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,17 @@ def test_a_supervisor_that_does_not_answer_is_told_with_its_pid(run: RunDir) -> 
     view = view_of(run, age_s=30)
     assert view.supervisor.state is SupervisorState.NOT_ANSWERING
     assert f"not answering (pid {view.supervisor.pid}); its last sign of life was 30 s ago" in supervisor_sentence(view)
+
+
+def test_a_supervisor_that_can_write_no_heartbeat_is_alive_and_says_why(run: RunDir) -> None:
+    with holding_lock(run, changed_at=NOW):
+        beat(run, job_status(), at=NOW - 600)
+        run.lock.write_text("77\nstate.sqlite cannot be written: the disk is full.")
+        os.utime(run.lock, (NOW - 2, NOW - 2))
+        view = read_status(run, NOW)
+    text = status_text(view)
+    assert (view.supervisor.state, view.supervisor.pid) == (SupervisorState.ALIVE, 77)
+    assert "the supervisor lives and cannot write how it goes. state.sqlite cannot be written: the disk is full." in text
 
 
 def test_a_list_names_the_run_that_cannot_be_read(run: RunDir) -> None:
