@@ -1,0 +1,30 @@
+"""Which run the pages speak of: named in the address (`?run=`), chosen in the sidebar, kept from page to page."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from backend.run_dir import RunDir
+from backend.runs import list_runs, runs_folder
+
+_PARAMETER = "run"
+
+
+def pick_run() -> None:
+    """Draws the picker in the sidebar. Without any run it draws nothing: the pages say what to do then."""
+    runs = {run.name: run for run in list_runs(runs_folder())}
+    if not runs:
+        st.session_state.pop(_PARAMETER, None)
+        return
+    wanted = st.query_params.get(_PARAMETER) or st.session_state.get(_PARAMETER)
+    names = list(runs)
+    with st.sidebar:
+        name = st.selectbox("Run", names, index=names.index(wanted) if wanted in names else 0, key="picked_run")
+    st.session_state[_PARAMETER] = name
+    st.query_params[_PARAMETER] = name
+
+
+def picked_run() -> RunDir | None:
+    """The run that was picked; None without any."""
+    name = st.session_state.get(_PARAMETER)
+    return next((run for run in list_runs(runs_folder()) if run.name == name), None)
