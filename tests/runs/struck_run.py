@@ -13,19 +13,20 @@ from contextlib import suppress
 from live_run import LiveRun
 
 from backend.config import load
-from backend.control.intents import want_run
+from backend.control.intents import want_dataset, want_redo, want_run, want_setting
 from backend.control.start import SUPERVISOR, supervisor_environment
 from backend.heartbeat import Heartbeat, lock_is_held, read_heartbeat, supervisor_pid
 from backend.job.process_tree import all_processes, command_line, descendants
 from backend.job.server_record import ServerRecord, load_record
-from backend.records import RunPhase
+from backend.records import DatasetState, RunPhase
 
 FINISH_LIMIT_S = 60.0
 # Three starts in a row that fail end the run, as they should: no more than two are killed before one was ready.
 KILLED_STARTS = 2
 
 VICTIMS = ("supervisor", "one server", "servers", "supervisor and servers", "scheduler", "everything")
-MOMENTS = ("any", "young", "sealing", "adopting", "loading", "stopping", "leaving")
+GESTURES = ("none", "pause", "pause now", "kill", "redo", "concurrency")
+MOMENTS = ("working", "young", "sealing", "adopting", "loading", "stopping", "leaving")
 
 
 class StruckRun:
@@ -34,7 +35,10 @@ class StruckRun:
     def __init__(self, run: LiveRun, name: str) -> None:
         """`name` is what a failure is told by, and what the dice come from."""
         self.live, self.run, self.name, self.dice = run, run.run, name, random.Random(name)
-        self.replicas = load(self.run.config).engine.replicas
+        config = load(self.run.config)
+        self.replicas = config.engine.replicas
+        self.datasets = [dataset.name for dataset in config.datasets]
+        self.to_resume: set[str] = set()
         self.supervisor: subprocess.Popen[bytes] | None = None
         self.ports: set[int] = set()
         self.killed_starts: dict[str, int] = {}
@@ -69,7 +73,8 @@ class StruckRun:
     def await_moment(self, moment: str) -> None:
         """Waits until the moment is there, or until it is clear that it will not come."""
         match moment:
-            case "any":
+            case "working":
+                self._await_works()
                 time.sleep(self.dice.uniform(0.0, 1.5))
             case "young":  # before, at or a little after the lock, the ledger's opening, the first heartbeat
                 time.sleep(self.dice.uniform(0.0, 1.0))
@@ -101,7 +106,7 @@ class StruckRun:
             self.supervisor.terminate()
 
     def _await_works(self) -> None:
-        self._await(lambda: (beat := self._beat()) is not None and beat.status.in_flight > 0, 6.0)
+        self._await(lambda: (beat := self._beat()) is not None and beat.status.in_flight > 0, 4.0)
 
     def _holds_the_lock(self) -> bool:
         pid = self.supervisor.pid if self.supervisor else None
@@ -120,11 +125,41 @@ class StruckRun:
         while not seen() and not self.has_left() and time.monotonic() < deadline:
             time.sleep(0.003)
 
+    # -- what else happens at that time ----------------------------------------------------------------------------------------
+
+    def gesture(self, what: str) -> None:
+        """An intent, read or not read when the strike comes."""
+        dataset = self.dice.choice(self.datasets)
+        match what:
+            case "pause" | "pause now":
+                want_dataset(self.run, dataset, "paused", "drill", now=what == "pause now")
+                self.to_resume.add(dataset)
+            case "kill":
+                want_dataset(self.run, dataset, "killed", "drill")
+                self.to_resume.add(dataset)
+            case "redo":
+                want_redo(self.run, self.datasets[0], ["truncated"], "drill")
+            case "concurrency":
+                want_setting(self.run, "concurrency", str(self.dice.randint(8, 40)), "drill")
+        self.log.append(f"{what} ({dataset})")
+
+    def resume(self) -> None:
+        """What was paused or killed is to go on."""
+        for dataset in sorted(self.to_resume):
+            want_dataset(self.run, dataset, "running", "drill")
+        self.to_resume.clear()
+
     # -- whom ----------------------------------------------------------------------------------------------------------------
 
-    def strike(self, moment: str, victim: str) -> None:
-        """Kills the victim at the moment; the supervisor is started again if it is dead or has left."""
+    def strike(self, moment: str, victim: str, gesture: str) -> None:
+        """Kills the victim at the moment, after the gesture; the supervisor is started again if it is dead or has left."""
+        at_once = self.dice.random() < 0.5
+        if not at_once:
+            self.gesture(gesture)
         self.await_moment(moment)
+        if at_once:
+            self.gesture(gesture)
+            time.sleep(self.dice.uniform(0.0, 0.4))
         if self.has_left() and self._phase() is RunPhase.FINISHED:
             return
         records = self.records()
@@ -180,14 +215,24 @@ class StruckRun:
     # -- the end -------------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Undisturbed to the end."""
+        """Undisturbed to the end. An intent that came while it was leaving is for the next start."""
+        self.resume()
+        for _ in range(3):
+            if self.has_left():
+                self.start()
+            self._await_finish()
+            if all(dataset.state is DatasetState.DONE for dataset in self.live.status().datasets):
+                return
+        raise AssertionError("datasets are not done, however often the run is started")
+
+    def _await_finish(self) -> None:
         deadline = time.monotonic() + FINISH_LIMIT_S
         while not self.has_left():
             self.records()
-            assert time.monotonic() < deadline, f"the run did not finish\n{self.story()}"
+            assert time.monotonic() < deadline, "the run did not finish"
             time.sleep(0.05)
         self.await_end()
-        assert self.live.status().phase is RunPhase.FINISHED, self.story()
+        assert self.live.status().phase is RunPhase.FINISHED
 
     def story(self) -> str:
         return f"{self.name}; strikes: {'; '.join(self.log)}\n{self.live.story()}"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from live_run import LiveRun, make_run, write_prompts
-from struck_run import MOMENTS, VICTIMS, StruckRun
+from struck_run import GESTURES, MOMENTS, VICTIMS, StruckRun
 
 from backend.job.ports import is_free
 from backend.records import DatasetState
@@ -53,9 +53,11 @@ class Rounds:
         try:
             struck.start()
             for _ in range(STRIKES):
-                moment, victim = struck.dice.choice(MOMENTS), struck.dice.choice(VICTIMS)
+                moment, victim = struck.dice.choice((*MOMENTS, "working", "working")), struck.dice.choice(VICTIMS)
                 self.strikes[f"{victim}, {moment}"] += 1
-                struck.strike(moment, victim)
+                struck.strike(moment, victim, struck.dice.choice(("none", "none", *GESTURES)))
+                if struck.dice.random() < 0.5:
+                    struck.resume()
             struck.finish()
             check_everything(struck, ids)
         except AssertionError as error:
@@ -109,7 +111,7 @@ def make_run_of_three_datasets(folder: Path) -> LiveRun:
         ],
         engine={
             "replicas": 2,
-            "args": ["--load-s", "0.1", "--speed", "8", "--mean", "40", "--no-thinking"],
+            "args": ["--load-s", "0.1", "--speed", "5", "--mean", "40", "--no-thinking"],
             "max_restarts": 100,
             "stop_deadline_s": 3,
             "restart_backoff_s": 0.1,
