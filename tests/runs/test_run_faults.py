@@ -54,6 +54,20 @@ def text_of(run: LiveRun) -> str:
     return status_text(read_status(run.run, time.time()))
 
 
+def start_with_fault(run: LiveRun, name: str, argument: Any = None) -> set[int]:
+    """Starts it, and switches the fault on before the first request: nothing depends on how fast this machine is.
+
+    Returns the processes of the server's first life.
+    """
+    run.start()
+    run.pause("A")
+    run.wait(lambda s: s.replicas[0].state is EngineState.READY)
+    processes = set(run.processes())
+    run.fault(name, argument)
+    run.resume("A")
+    return processes
+
+
 def struck(row: Row) -> set[str]:
     """The content faults that the simulator's dice give this row's prompt."""
     faults = Faults(seed=0)
@@ -280,17 +294,15 @@ def test_a_server_that_never_becomes_ready_ends_the_run_with_its_reason(together
 
 def test_a_server_that_hangs_with_health_200_is_restarted(tmp_path: Path, new_run: NewRun) -> None:
     expected = {"A": write_prompts(tmp_path / "A.jsonl", 60)}
-    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "40"], engine={"stall_after_s": 2, "stop_deadline_s": 1})
-    run.start()
-    run.wait(lambda s: s.datasets[0].finished_samples >= 5 and s.in_flight > 0)
+    run = new_run([{"name": "A", "path": "A.jsonl"}], engine={"stall_after_s": 2, "stop_deadline_s": 0.5})
 
-    run.fault("hang")
+    start_with_fault(run, "hang")
     run.wait_left()
 
-    stalled = run.words("engine.stalled")
-    assert "requests are waiting and for 2 s no token came" in stalled
+    assert "16 requests are waiting and for 2 s no token came" in run.words("engine.stalled")
     assert run.kinds()["engine.ready"] == 2
-    assert len({row.server_epoch for row in run.rows()}) == 2
+    assert run.kinds()["engine.ended"] == 1
+    assert len({row.server_epoch for row in run.rows()}) == 1
     assert run.dataset("A").retries == 0
     run.check_exact(expected)
 
@@ -298,19 +310,18 @@ def test_a_server_that_hangs_with_health_200_is_restarted(tmp_path: Path, new_ru
 def test_a_server_that_dies_with_its_port_held_and_an_orphan_is_cleared_and_restarted(tmp_path: Path, new_run: NewRun) -> None:
     expected = {"A": write_prompts(tmp_path / "A.jsonl", 60)}
     port = free_port()
-    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "40", "--fault", "orphan-child"], engine={"port": port})
-    run.start()
-    run.wait(lambda s: s.datasets[0].finished_samples >= 5)
-    first = set(run.processes())
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--fault", "orphan-child"], engine={"port": port})
 
-    run.fault("die-at-request", "1:hold")
-    run.wait(lambda s: s.replicas[0].state is EngineState.READY and s.replicas[0].restarts == 1)
+    first = start_with_fault(run, "die-at-request", "20:hold")
+    assert len(first) >= 4  # itself, two children, the orphan
+    run.wait(lambda s: s.replicas[0].restarts == 1 and (s.replicas[0].state is EngineState.READY or s.exit_code is not None))
     left_of_first = first & set(run.processes())
-    url = run.status().replicas[0].url
     run.wait_left()
 
     assert left_of_first == set()
-    assert url == f"http://127.0.0.1:{port}"
+    ready = [words for kind, words in run.events() if kind == "engine.ready"]
+    assert [f"http://127.0.0.1:{port}," in words for words in ready] == [True, True]
+    assert len({row.server_epoch for row in run.rows()}) == 2
     assert "it was killed (exit code -9)" in run.words("engine.ended")
     assert run.kinds()["engine.ready"] == 2
     run.check_exact(expected)
