@@ -134,7 +134,7 @@ class ReplicaWatch:
                 ReplicaPhase.START_FAILED,
                 now,
                 f"The server did not become ready, and for {still_s:.0f} s nothing moved (log, disk, memory, processes). "
-                + (f"The last it said: {said} " if said else "It printed nothing. ")
+                + (f"The last it said: {said.rstrip('.')}. " if said else "It printed nothing. ")
                 + "If the model only needs longer, raise engine.ready_timeout_s.",
             )
 

@@ -153,7 +153,7 @@ async def test_a_life_that_ends_is_cleared_told_and_waits_for_the_next(make_benc
     bench.keeper.await_restart(POLICY)
     status = bench.keeper.status()
     assert (status.state, status.restarts, status.pid) == (EngineState.RESTARTING, 1, None)
-    assert status.reason == "The server ended: killed.; the next start in 2 s"
+    assert status.reason == "The server ended: killed; the next start in 2 s"
 
 
 async def test_what_is_left_of_a_life_is_told_with_its_end(make_bench: MakeBench) -> None:
