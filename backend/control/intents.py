@@ -107,6 +107,23 @@ def write_intent(run: RunDir, subject: str, action: IntentAction, value: Json, *
     )
 
 
+def last_wish(run: RunDir, subject: str) -> str:
+    """What names the last wish of `subject` (its token), so that the next one can be told from it. Raises RunDirError.
+
+    Before the first one that this state.sqlite knows it names how many were ever accepted: also after a loss of
+    state.sqlite it names no moment twice.
+    """
+    with reading(run.state) as con:
+        if con is not None and has_table(con, "intents"):
+            row = con.execute("SELECT token FROM intents WHERE subject = ? ORDER BY id DESC LIMIT 1", (subject,)).fetchone()
+            if row is not None:
+                return str(row["token"])
+    with reading(run.ledger) as con:
+        if con is None or not has_table(con, "accepted_intents"):
+            return "none"
+        return f"after {con.execute('SELECT MAX(seq) FROM accepted_intents').fetchone()[0]} accepted"
+
+
 def read_answer(run: RunDir, intent: Intent) -> Answer | None:
     """What the supervisor answered; None as long as it has not. Raises RunDirError."""
     with reading(run.state) as con:

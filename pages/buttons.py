@@ -1,0 +1,207 @@
+"""Every button that does something to a run. A press writes down what is wanted; the supervisor does it, or says why not.
+
+One press acts once, however often it comes: a button's token is made from what was last wished of its subject, so a second
+click, another tab or a rerun writes the same wish, which is one. What was asked and is not yet so is shown by `states.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from getpass import getuser
+from typing import Final
+
+import streamlit as st
+
+from backend.config import ConfigError
+from backend.control import ControlError
+from backend.control.intents import last_wish, read_answer, want_dataset, want_engine, want_run
+from backend.control.start import StartOutcome, start
+from backend.heartbeat import SupervisorState
+from backend.records import DatasetState, Intent
+from backend.report.formatting import compact, plural
+from backend.report.views import DatasetView, RunView
+from backend.run_dir import RunDir, RunDirError
+from pages.states import is_asked, of_dataset
+
+REFUSALS: Final = (ControlError, RunDirError, ConfigError)
+_ASKED: Final = "asked"  # this tab's wishes that no supervisor has answered yet
+_TOLD: Final = "told"  # what became of the last press, where that is not plain to see
+
+_ENDED: Final = frozenset({DatasetState.DONE, DatasetState.FAILED})
+_RESUMABLE: Final = frozenset({DatasetState.PAUSED, DatasetState.KILLED, DatasetState.HELD})
+
+
+def dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, *, place: str = "table") -> None:
+    """Pause or Resume, and Kill, of one dataset: those that make sense now. `place` tells two such groups on a page apart."""
+    if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
+        return
+    wanted = dataset.wanted or dataset.state
+    if wanted is None or wanted in _ENDED:
+        return
+    if is_asked(dataset):
+        # no other button under the pointer of who clicks twice
+        st.button(of_dataset(dataset).word.capitalize(), key=f"asked-{place}-{dataset.name}", disabled=True)
+        return
+    name, subject = dataset.name, f"dataset:{dataset.name}"
+    if wanted in _RESUMABLE:
+        word = "Revive" if wanted is DatasetState.KILLED else "Resume"
+        _button(run, word, subject=subject, want="running", place=place, wish=_dataset_wish(run, name, "running"))
+    else:
+        _button(run, "Pause", subject=subject, want="paused", place=place, wish=_dataset_wish(run, name, "paused"))
+    if wanted is not DatasetState.KILLED:
+        key, _ = _wish(run, subject, "killed", place)
+        if st.button("Kill", key=key, help=f"Kill {name}; asks first"):
+            _confirm_kill(run, dataset)
+
+
+def run_buttons(run: RunDir, view: RunView, *, place: str = "top") -> None:
+    """Start, or Pause all and Stop: what can be done to the run as a whole."""
+    if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
+        start_button(run, view, place=place)
+        return
+    open_ones = [d for d in view.datasets if not is_asked(d) and d.state not in (*_ENDED, DatasetState.KILLED, None)]
+    running = [d.name for d in open_ones if d.state not in _RESUMABLE]
+    paused = [d.name for d in open_ones if d.state is DatasetState.PAUSED]
+    if running:
+        _all_button(run, "Pause all", running, "paused", place)
+    elif paused:
+        _all_button(run, "Resume all", paused, "running", place)
+    key, _ = _wish(run, "run", "stopped", place)
+    if st.button("Stop", key=key, help="Stop the run and its engine; it can be started again"):
+        _confirm_stop(run, view)
+
+
+def start_button(run: RunDir, view: RunView, *, place: str = "top", primary: bool = True) -> None:
+    """Start or Restart, where no supervisor lives. Pressed in many tabs at once it starts one."""
+    word = "Restart" if view.supervisor.state is SupervisorState.DEAD else "Start"
+    key, token = _wish(run, "run", f"running after life {view.supervisor.life}", place)
+    if st.button(word, key=key, type="primary" if primary else "secondary", help=f"Start the supervisor of {run.name}"):
+        with st.spinner("Starting…"):
+            _act(lambda: _start(run, token))
+        st.rerun()
+
+
+def engine_buttons(run: RunDir, view: RunView, *, wanted_running: bool, place: str = "engine") -> None:
+    """Stop engine or Start engine; the run stays."""
+    if view.supervisor.state is not SupervisorState.ALIVE:
+        return
+    word, want = ("Stop engine", "stopped") if wanted_running else ("Start engine", "running")
+    _button(run, word, subject="engine", want=want, place=place, wish=lambda token: want_engine(run, want, who(), token=token))
+
+
+def tell_answers(run: RunDir) -> None:
+    """What was refused of this tab's wishes, or went wrong with a press; shown until the next press."""
+    waiting = []
+    for intent in st.session_state.get(_ASKED, []):
+        try:
+            answer = read_answer(run, intent)
+        except RunDirError as error:
+            st.session_state[_TOLD] = str(error)
+            continue
+        if answer is None:
+            waiting.append(intent)
+        elif not answer.accepted:
+            st.session_state[_TOLD] = f"Refused: {answer.message}"
+    st.session_state[_ASKED] = waiting[-20:]
+    if told := st.session_state.get(_TOLD):
+        with st.container(key="hw-told"):
+            st.text(told)
+
+
+def who() -> str:
+    """Who pressed, as far as it is known: the name that a proxy vouches for, else the user who runs the dashboard."""
+    name = st.user.to_dict().get("name") or st.user.to_dict().get("email")
+    if name:
+        return f"page:{name}"
+    try:
+        return f"page:{getuser()}"
+    except (KeyError, OSError):
+        return "page"
+
+
+def _button(run: RunDir, word: str, *, subject: str, want: str, place: str, wish: Callable[[str], Intent]) -> None:
+    key, token = _wish(run, subject, want, place)
+    name = subject.removeprefix("dataset:")
+    st.button(word, key=key, help=f"{word} {name}" if name != subject else None, on_click=_write, args=(wish, token))
+
+
+def _all_button(run: RunDir, word: str, names: Sequence[str], want: str, place: str) -> None:
+    wishes = [(name, _wish(run, f"dataset:{name}", want, place)[1]) for name in names]
+    key = f"press-{place}-all-{want}-{hashlib.sha256(''.join(t for _, t in wishes).encode()).hexdigest()[:8]}"
+
+    def write_all() -> None:
+        for name, token in wishes:
+            _write(_dataset_wish(run, name, want), token)
+
+    st.button(word, key=key, help=f"{word}: {', '.join(names)}", on_click=write_all)
+
+
+@st.dialog("Kill this dataset?")
+def _confirm_kill(run: RunDir, dataset: DatasetView) -> None:
+    stays = f"{plural(dataset.finished_samples or 0, 'finished sample')} ({compact(dataset.completion_tokens or 0)} tokens)"
+    lost = f"{plural(dataset.in_flight or 0, 'request')} in flight {'is' if dataset.in_flight == 1 else 'are'} aborted."
+    st.text(f"{dataset.name}: {lost}\n{stays} stay. It can be revived later and goes on from there.")
+    _, token = _wish(run, f"dataset:{dataset.name}", "killed", "dialog")
+    _confirm(f"Kill {dataset.name}", lambda: _write(_dataset_wish(run, dataset.name, "killed"), token))
+
+
+@st.dialog("Stop this run?")
+def _confirm_stop(run: RunDir, view: RunView) -> None:
+    total = view.totals.finished_samples
+    stays = "Everything finished stays" if total is None else f"{plural(total, 'finished sample')} stay"
+    now = st.toggle("Do not wait for requests in flight; they are made again later", key="stop_now")
+    st.text(
+        f"{plural(view.in_flight or 0, 'request')} in flight {'are aborted' if now else 'finish first'}, then the engine is "
+        f"stopped and its GPUs are free.\n{stays}. Start goes on from there."
+    )
+    _, token = _wish(run, "run", f"stopped{' now' if now else ''}", "dialog")
+    _confirm(f"Stop {run.name}", lambda: _write(lambda t: want_run(run, "stopped", who(), now=now, token=t), token))
+
+
+def _confirm(word: str, act: Callable[[], None]) -> None:
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        if st.button("Cancel", key="dialog-cancel"):
+            st.rerun()
+        if st.button(word, key="dialog-confirm", type="primary"):
+            act()
+            st.rerun()
+
+
+def _dataset_wish(run: RunDir, name: str, want: str) -> Callable[[str], Intent]:
+    return lambda token: want_dataset(run, name, want, who(), token=token)
+
+
+def _wish(run: RunDir, subject: str, want: str, place: str) -> tuple[str, str]:
+    """A button's key and its token. Both change when something else was wished of the subject, and only then."""
+    try:
+        last = last_wish(run, subject)
+    except RunDirError:
+        last = "unread"  # what cannot be read now is said where the press is written
+    token = hashlib.sha256("\n".join((run.name, subject, want, last)).encode()).hexdigest()[:32]
+    key = "-".join(("press", place, subject.replace(":", "-"), want.partition(" ")[0], token[:8]))
+    return key, token
+
+
+def _write(wish: Callable[[str], Intent], token: str) -> None:
+    def act() -> None:
+        st.session_state[_ASKED] = [*st.session_state.get(_ASKED, []), wish(token)]
+
+    _act(act)
+
+
+def _act(act: Callable[[], None]) -> None:
+    """Does what a press asks; why it could not be done is told on the page."""
+    st.session_state[_TOLD] = None
+    try:
+        act()
+    except REFUSALS as error:
+        st.session_state[_TOLD] = str(error)
+
+
+def _start(run: RunDir, token: str) -> None:
+    result = start(run, who(), token=token)
+    if result.outcome is StartOutcome.FAILED:
+        st.session_state[_TOLD] = f"{run.name} could not be started. {result.reason}"
+    elif result.outcome is StartOutcome.SLOW:
+        st.session_state[_TOLD] = f"{run.name} was started (pid {result.pid}) and has not given a sign of life yet."
