@@ -128,7 +128,8 @@ class ReplicaKeeper:
         """The last life is over; the next one begins after the back-off."""
         recent = sum(1 for at in self._lives_ended if self._now() - at < policy.window_s)
         wait_s = policy.wait_s(max(1, recent))
-        self._become(EngineState.RESTARTING, f"{(self._end_reason or 'it ended').rstrip('.')}; the next start in {wait_s:.0f} s")
+        ended = (self._end_reason or "it ended").rstrip(".")
+        self._become(EngineState.RESTARTING, f"{ended}; the next start in {wait_s:.0f} s")
 
     def give_up(self, reason: str) -> None:
         """No further life."""
