@@ -44,7 +44,7 @@ class Stage(StrEnum):
 
 @dataclass(slots=True)
 class Request:
-    """One slot in use."""
+    """A prompt on its way to a durable row; it uses a slot until it is answered."""
 
     runner: DatasetRunner
     prompt: Prompt
@@ -53,6 +53,7 @@ class Request:
     endpoint: Endpoint | None = None
     task: asyncio.Task[None] | None = None
     resend: bool = False  # its task was cancelled in order to send it again
+    answered: bool = False  # no server works on it any more: its slot is free, its row is not durable yet
     stored: bool = False  # its row is durable
 
 
@@ -80,6 +81,7 @@ class Courier:
     model: str
     now: Callable[[], float]
     tally: Tally
+    on_answered: Callable[[Request], None]  # called once a request
 
     async def carry(self, request: Request) -> None:
         """From a prompt to a durable row, through as many servers and tries as it takes."""
@@ -120,7 +122,7 @@ class Courier:
                 return await self._read(request, completion, tally.endpoint, started_at)
 
     async def _read(self, request: Request, completion: Completion, endpoint: Endpoint, started_at: float) -> Answer:
-        request.stage = Stage.STORING
+        self._note_answered(request)
         return await read_answer(
             self.session,
             request.prompt,
@@ -132,10 +134,16 @@ class Courier:
         )
 
     def _rejected(self, request: Request, started_at: float, words: str) -> Answer:
-        request.stage = Stage.STORING
+        self._note_answered(request)
         endpoint = request.endpoint
         assert endpoint is not None, "a request that was refused has been sent"
         return rejected_answer(request.prompt, self.model, endpoint, started_at=started_at, finished_at=self.now(), words=words)
+
+    def _note_answered(self, request: Request) -> None:
+        request.stage = Stage.STORING
+        if not request.answered:
+            request.answered = True
+            self.on_answered(request)
 
     async def _send(self, request: Request, tally: ReplicaTally) -> Completion:
         request.rid = secrets.token_hex(RID_LENGTH // 2)

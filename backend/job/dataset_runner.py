@@ -55,6 +55,7 @@ class DatasetRunner:
         self.reasoning_opened = False  # seen: its chat template opens the reasoning, answers begin inside it
         self.open = True  # it is wanted to run, and no guard holds it
         self.retries = 0
+        self.storing = 0  # answered, their rows not yet durable
         self.bad_line_count = 0
         self.bad_lines: list[BadLine] = []
         self.last_retry: tuple[float, str] | None = None  # when, epoch seconds, and its words
@@ -79,6 +80,11 @@ class DatasetRunner:
         self._ended = False  # the source has no more
         self._verified = False
         self._passes = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Slots in use. What is answered and not yet durable uses none, and the limits count it all the same."""
+        return self.admission.in_flight - self.storing
 
     # -- what the choice between datasets asks (admission.View) ------------------------------------------------------------
 

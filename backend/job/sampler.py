@@ -103,7 +103,7 @@ class Sampler:
             prompt_tokens += totals.prompt_tokens
             rejected += totals.rejected
             counts = (totals.samples, totals.completion_tokens, totals.prompt_tokens, totals.rejected, runner.retries)
-            samples.append(self._driver_sample(name, now, runner.admission.in_flight, None, counts))
+            samples.append(self._driver_sample(name, now, runner.in_flight, None, counts))
         counts = (finished, tokens, prompt_tokens, rejected, slots.tally.retried)
         samples.append(self._driver_sample(ALL, now, slots.in_flight(), slots.concurrency, counts))
         return samples
@@ -171,7 +171,7 @@ class Sampler:
             state=runner.state,
             useful_tokens=totals.completion_tokens,
             samples={"completed": completed, "truncated": totals.truncated, "rejected": totals.rejected},
-            in_flight=runner.admission.in_flight,
+            in_flight=runner.in_flight,
             retries=runner.retries,
             budget_tokens=runner.admission.limits.token_budget,
             tokens_per_s=driver.useful_tokens_per_s,

@@ -49,7 +49,7 @@ def job_status(
     return JobStatus(
         phase=phase,
         concurrency=wishes.concurrency,
-        in_flight=sum(runner.admission.in_flight for runner in runners.values()),
+        in_flight=sum(runner.in_flight for runner in runners.values()),
         datasets=tuple(dataset_status(runners[name], ledger, wishes) for name in wishes.order),
         replicas=tuple(keeper.status() for keeper in keepers),
         order=wishes.order,
@@ -74,7 +74,7 @@ def dataset_status(runner: DatasetRunner, ledger: Ledger, wishes: Wishes) -> Dat
         completion_tokens=totals.completion_tokens,
         prompt_tokens=totals.prompt_tokens,
         rejected=totals.rejected,
-        in_flight=runner.admission.in_flight,
+        in_flight=runner.in_flight,
         retries=runner.retries,
         bad_lines=runner.bad_line_count,
         prompts=runner.prompts,

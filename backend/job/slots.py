@@ -1,7 +1,7 @@
 """Keeps exactly `concurrency` requests in flight over all datasets that run, until the last one drains.
 
-A slot is taken when a prompt is started and free again when its row is durable, or when the prompt was given back. What
-happens to a request in between is `courier.py`'s.
+A slot is taken when a prompt is started and free again when it is answered (its row is on the way to the disk then, and the
+server must not wait for that), or when the prompt was given back. What happens to a request in between is `courier.py`'s.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 ADMITTING: Final = frozenset({DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING})
 READ_AHEAD_EVERY_S: Final = 0.1
 SPARE_PROMPTS: Final = 64
+SPARE_ANSWERS: Final = 64  # with `concurrency` more: how many may wait for the disk
 
 
 @dataclass(slots=True)
@@ -51,10 +52,11 @@ class Slots:
     _pool: ServerPool = field(default_factory=ServerPool)
     _courier: Courier = field(init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _storing: int = 0  # answered and not yet durable: they use no slot
 
     def __post_init__(self) -> None:
         self._courier = Courier(
-            self.driver, self._pool, self.ledger, self.journal, self.session, self.model, self.now, self.tally
+            self.driver, self._pool, self.ledger, self.journal, self.session, self.model, self.now, self.tally, self._free_slot
         )
 
     @property
@@ -78,8 +80,8 @@ class Slots:
     def in_flight(self, dataset: str | None = None) -> int:
         """Slots in use, over all or by one dataset."""
         if dataset is None:
-            return len(self.requests)
-        return self.runners[dataset].admission.in_flight
+            return len(self.requests) - self._storing
+        return self.runners[dataset].in_flight
 
     def abort_one(self, dataset: str, sample_id: str) -> None:
         """One request ends (its dataset's budget is spent and `at_budget` is cancel)."""
@@ -88,10 +90,11 @@ class Slots:
             request.task.cancel()
 
     def _fill(self) -> None:
-        if not self.admitting or not self._pool.is_ready:
+        if not self.admitting or not self._pool.is_ready or self.tally.store_failure is not None:
             return
         views = {name: _View(self, runner) for name, runner in self.runners.items()}
-        while len(self.requests) < self.concurrency:
+        # A disk that hangs must not let answers pile up in memory.
+        while self.in_flight() < self.concurrency and self._storing < self.concurrency + SPARE_ANSWERS:
             name = next_dataset(self.order, views)
             if name is None:
                 return
@@ -159,9 +162,18 @@ class Slots:
                 request.task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _free_slot(self, request: Request) -> None:
+        """The server has room for another one, while this one's row goes to the disk."""
+        self._storing += 1
+        request.runner.storing += 1
+        self._changed.set()
+
     def _release(self, request: Request, task: asyncio.Task[None]) -> None:
         """Frees the slot. A callback of the task, because a task that is cancelled before its first step runs no `finally`."""
         del self.requests[request.runner.name, request.prompt.sample_id]
+        if request.answered:
+            self._storing -= 1
+            request.runner.storing -= 1
         if not request.stored:
             request.runner.ended_without_sample(request.prompt)
         if not task.cancelled() and (error := task.exception()) is not None:

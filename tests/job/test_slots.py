@@ -19,7 +19,7 @@ from backend.config import RunConfig
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger, LedgerError
 from backend.job.replica import Endpoint
-from backend.job.slots import Slots
+from backend.job.slots import SPARE_ANSWERS, Slots
 from backend.records import Prompt, Row
 from backend.rows import row_from_record
 from backend.run_dir import RunDir, open_ledger
@@ -153,7 +153,7 @@ async def until(condition: Callable[[], Any], what: str = "") -> None:
 
 async def finished(slots: Slots, name: str = "A") -> None:
     runner = slots.runners[name]
-    await until(lambda: runner.exhausted and not slots.in_flight(), "not finished")
+    await until(lambda: runner.exhausted and not slots.requests, "not finished")
 
 
 def rows_of(run: RunDir) -> list[Row]:
@@ -345,12 +345,34 @@ async def test_an_answer_waits_for_the_disk_however_long_and_is_not_made_again(
         await until(lambda: slots.tally.store_failure is not None)
         assert slots.tally.store_failure == "the disk is full"
         slots.abort("A")
-        assert slots.in_flight() == 2
+        assert len(slots.requests) == 2
         full = False
         await finished(slots)
         assert slots.tally.store_failure is None
     assert len(server.rids) == 2
     assert len(rows_of(run)) == 2
+
+
+async def test_a_slot_is_free_once_its_request_is_answered_but_answers_do_not_pile_up(
+    tmp_path: Path, run: RunDir, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, disk_works = Ledger.append, asyncio.Event()
+
+    async def wait(ledger: Ledger, row: Row) -> None:
+        await disk_works.wait()
+        await append(ledger, row)
+
+    monkeypatch.setattr(Ledger, "append", lambda ledger, row: asyncio.ensure_future(wait(ledger, row)))
+    async with running(run, make(tmp_path, 200), server.endpoint()) as slots:
+        await until(lambda: slots.runners["A"].storing >= 4 + SPARE_ANSWERS and not slots.in_flight())
+        assert slots.tally.finished == 0
+        assert 4 + SPARE_ANSWERS <= slots.runners["A"].storing <= 4 + 4 + SPARE_ANSWERS
+        assert slots.runners["A"].admission.in_flight == slots.runners["A"].storing  # the limits count them
+        disk_works.set()
+        await finished(slots)
+        assert slots.runners["A"].storing == 0
+    assert server.most_open == 4
+    assert len(rows_of(run)) == 200
 
 
 async def test_an_error_of_our_own_fails_the_dataset_and_not_the_others(
