@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from backend.report.chart_labels import CHARACTER_PX, Mark, PlacedMark, label, place
+
+
+def x_of(placed: PlacedMark, width_px: float, span: float) -> float:
+    return placed.mark.at / span * width_px
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_words_lie_on_each_other_and_no_line_runs_through_words(seed: int) -> None:
+    chance = random.Random(seed)
+    width, span = 560.0, 3600.0
+    marks = [Mark(chance.uniform(0, span), "w" * chance.randint(4, 50)) for _ in range(chance.randint(2, 12))]
+    placed = place(marks, 0, span, width_px=width)
+    told = [p for p in placed if p.lane is not None]
+    assert len(placed) == len(marks)
+    for one in told:
+        for other in told:
+            if one is other:
+                continue
+            if one.lane == other.lane:
+                assert one.right_px <= other.left_px or other.right_px <= one.left_px
+            if one.lane is not None and other.lane is not None and one.lane >= other.lane:
+                assert not other.left_px < x_of(one, width, span) < other.right_px
+
+
+def test_words_stay_within_the_plot() -> None:
+    placed = place([Mark(3590, "server restarted"), Mark(1, "started")], 0, 3600, width_px=560)
+    assert [(p.mark.words, p.leftwards) for p in placed] == [("started", False), ("server restarted", True)]
+    assert all(0 <= p.left_px < p.right_px <= 560 for p in placed)
+
+
+def test_what_finds_no_room_keeps_its_line_without_words() -> None:
+    placed = place([Mark(1800 + i, "x" * 40) for i in range(9)], 0, 3600, width_px=560)
+    assert len(placed) == 9
+    assert 0 < sum(p.lane is not None for p in placed) < 9
+
+
+def test_marks_outside_the_chart_are_left_out() -> None:
+    assert place([Mark(-1, "before"), Mark(3601, "after")], 0, 3600, width_px=560) == []
+    assert place([Mark(1, "x")], 5, 5, width_px=560) == []
+
+
+def test_anybodys_words_are_drawn_literally() -> None:
+    assert label('<a href="http://x">B&B</a>') == '&lt;a href="http://x"&gt;B&amp;B&lt;/a&gt;'
+    assert label("a\nb\x1b[31m\u202e") == "a b\\x1b[31m\\u202e"
+
+
+def test_long_words_are_cut() -> None:
+    assert label("y" * 100).endswith("y…")
+    assert len(label("y" * 100)) * CHARACTER_PX < 300
