@@ -15,8 +15,10 @@ from typing import Final
 
 from backend import telemetry_store
 from backend.config import EngineKind, RunConfig
+from backend.job.alarms import Alarms
 from backend.job.exporter import ADDRESS, DatasetFigures, EngineFigures, Exporter, ExporterError, RunFigures
-from backend.job.gpu import GpuReader, GpuUnavailable, visible_gpus
+from backend.job.gpu import GpuReader, visible_gpus
+from backend.job.gpu_watch import GpuWatch
 from backend.job.host import HostReader
 from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
@@ -56,15 +58,14 @@ class Sampler:
         self._host = HostReader(run.root)
         named = config.engine.gpus if config.engine.gpus is not None else visible_gpus(os.environ)
         wanted = config.telemetry.gpu and config.engine.kind is not EngineKind.ATTACHED
-        self._gpus = GpuReader(named) if wanted else None
-        self._gpu_open = False
+        self._gpus = GpuWatch(GpuReader(named), emit) if wanted else None
+        self._alarms = Alarms()
         self._quick = {key: Window(RATE_S) for key in (ALL, *slots.runners)}
         self._recent = {key: Window(RECENT_S) for key in (ALL, *slots.runners)}
 
     async def run(self) -> None:
         """Samples for ever."""
         await self._store.run(telemetry_store.create_tables)
-        await self._open_gpus()
         self._offer_metrics()
         roll_up_at = time.monotonic() + ROLL_UP_EVERY_S
         due = time.monotonic()
@@ -77,9 +78,10 @@ class Sampler:
                     roll_up_at += ROLL_UP_EVERY_S
                     await self._store.run(lambda con: telemetry_store.roll_up(con, time.time()))
             except Exception:
-                log.exception("telemetry could not be taken")
-                words = "Telemetry could not be taken: an error in Headway itself; logs/supervisor.log has it."
-                self._emit(Event(time.time(), "telemetry.failed", "run", words, Severity.WARNING))
+                if self._note_failure("Telemetry cannot be taken: an error in Headway itself; logs/supervisor.log has it."):
+                    log.exception("telemetry could not be taken")
+            else:
+                self._note_failure(None)
             due = max(due + EVERY_S, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
@@ -89,8 +91,17 @@ class Sampler:
         ]
         samples += self._driver_samples(now)
         samples.append(self._host.read(now))
-        samples += await self._gpu_samples(now)
+        if self._gpus is not None:
+            samples += await self._gpus.read(now)
         return samples
+
+    def _note_failure(self, problem: str | None) -> bool:
+        """Whether this is news."""
+        over = "Telemetry is taken again."
+        events = self._alarms.update(time.time(), "telemetry.failed", "run", problem, over=over)
+        for event in events:
+            self._emit(event)
+        return bool(events)
 
     def _driver_samples(self, now: float) -> list[DriverSample]:
         slots = self._slots
@@ -176,24 +187,6 @@ class Sampler:
             budget_tokens=runner.admission.limits.token_budget,
             tokens_per_s=driver.useful_tokens_per_s,
         )
-
-    async def _open_gpus(self) -> None:
-        if self._gpus is None:
-            return
-        try:
-            await asyncio.to_thread(self._gpus.open)
-        except GpuUnavailable as error:
-            self._emit(Event(time.time(), "gpu.unavailable", "gpu", f"GPUs are not measured: {error}"))
-        else:
-            self._gpu_open = True
-
-    async def _gpu_samples(self, now: float) -> list[GpuSample]:
-        if self._gpus is None or not self._gpu_open:
-            return []
-        samples = await asyncio.to_thread(self._gpus.read, now)
-        for event in self._gpus.take_events():
-            self._emit(event)
-        return samples
 
 
 _WITH_SAMPLES: Final = frozenset({EngineState.READY, EngineState.STALLED})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ import aiohttp
 import pytest
 
 from backend import telemetry_store
+from backend.job.gpu import GpuReader, GpuUnavailable
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.sampler import Sampler
@@ -147,28 +149,27 @@ async def test_a_port_that_is_taken_is_told_and_the_rest_goes_on(tmp_path: Path)
     await server.wait_closed()
 
 
-async def test_an_error_while_sampling_is_told_and_the_next_sample_is_taken(
+async def test_errors_while_sampling_are_told_once_and_sampling_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = telemetry_store.write
-    failures = iter([ZeroDivisionError("of our own")])
+    failures = iter([ZeroDivisionError("of our own") for _ in range(3)])
 
-    def fail_once(*arguments: Any) -> None:
+    def fail_first(*arguments: Any) -> None:
         error = next(failures, None)
         if error is not None:
             raise error
         written(*arguments)
 
-    monkeypatch.setattr(telemetry_store, "write", fail_once)
+    monkeypatch.setattr(telemetry_store, "write", fail_first)
     async with sampling(tmp_path, telemetry={"gpu": False}) as bench:
         await until(lambda: bench.rows("host_samples"))
-        assert [event.kind for event in bench.events] == ["telemetry.failed"]
+        await until(lambda: len(bench.events) == 2)
+        assert [event.kind for event in bench.events] == ["telemetry.failed", "telemetry.failed.over"]
         assert "logs/supervisor.log" in bench.events[0].message
 
 
 async def test_where_there_is_no_gpu_to_ask_it_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backend.job.gpu import GpuReader, GpuUnavailable
-
     def nothing(_: GpuReader) -> None:
         raise GpuUnavailable("There is no NVIDIA driver here.")
 
@@ -179,3 +180,23 @@ async def test_where_there_is_no_gpu_to_ask_it_is_said_once(tmp_path: Path, monk
             ("gpu.unavailable", "GPUs are not measured: There is no NVIDIA driver here.")
         ]
         assert bench.rows("gpu_samples") == []
+
+
+async def test_a_driver_that_hangs_stops_no_other_telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, opened = threading.Event(), []
+
+    def hang(_: GpuReader) -> None:
+        opened.append(time.monotonic())
+        released.wait(20)
+
+    monkeypatch.setattr(GpuReader, "open", hang)
+    monkeypatch.setattr("backend.job.gpu_watch.TIMEOUT_S", 0.05)
+    try:
+        async with sampling(tmp_path) as bench:
+            await until(lambda: len(bench.rows("host_samples")) >= 1 and bench.events)
+            count = len(bench.rows("driver_samples"))
+            await until(lambda: len(bench.rows("driver_samples")) > count)
+            assert [event.kind for event in bench.events] == ["gpu.hung"]
+            assert len(opened) == 1
+    finally:
+        released.set()
