@@ -73,17 +73,22 @@ class WishKeeper:
             await self._ledger.set_fact(_redo_fact(dataset), done_through)
 
     async def _take(self, intent: Intent) -> None:
+        known = any(one.token == intent.token for one in self._ledger.accepted_intents())
         try:
-            wishes, message = wish.apply(self.wishes, intent)
+            _, message = wish.apply(self.wishes, intent)
         except wish.RefusedError as error:
             await self._answer(intent, accepted=False, message=str(error))
+            return
+        if known:  # only its answer was lost; carried out again, it would undo what came after it
+            await self._answer(intent, accepted=True, message=message)
             return
         try:
             await self._ledger.record_intent(replace(intent, at=time.time()))
         except LedgerError as error:
             await self._answer(intent, accepted=False, message=f"It could not be remembered: {error}")
             return
-        self.wishes = wishes
+        # applied to what is wanted now: a signal or the end of a redo may have come while it was being remembered
+        self.wishes, message = wish.apply(self.wishes, intent)
         self._on_change(intent)
         await self._answer(intent, accepted=True, message=message)
         self._emit(Event(time.time(), f"intent.{intent.action}", intent.subject, message, who=intent.who))

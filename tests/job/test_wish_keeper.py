@@ -112,6 +112,35 @@ async def test_a_signal_is_for_this_life_only_and_an_intent_for_the_next_as_well
         assert third.keeper.wishes.run is Want.STOPPED
 
 
+async def test_an_intent_whose_answer_was_lost_is_answered_and_not_carried_out_again(run: RunDir) -> None:
+    paused = want_dataset(run, "alpha", "paused", "me")
+    want_dataset(run, "alpha", "running", "me")
+    async with life(run) as one:
+        await one.keeper.read()
+        with closing(open_state(run)) as con:
+            con.execute("DELETE FROM intent_answers WHERE intent_id = ?", (paused.id,))
+        await one.keeper.read()
+        assert one.keeper.wishes.datasets["alpha"].want is Want.RUNNING
+        assert answer_of(run, paused) == (True, "alpha will pause; requests in flight finish.")
+        assert len(one.changes) == len(one.events) == 2
+
+
+async def test_a_signal_that_comes_while_an_intent_is_being_remembered_is_not_lost(run: RunDir) -> None:
+    want_dataset(run, "alpha", "paused", "me")
+    async with life(run) as one:
+        reading = asyncio.create_task(one.keeper.read())
+        recorded = one.ledger.record_intent
+
+        def signalled(intent: Intent) -> asyncio.Future[None]:
+            asyncio.get_running_loop().call_soon(lambda: one.keeper.ask_to_stop(now=False))
+            return recorded(intent)
+
+        one.ledger.record_intent = signalled  # type: ignore[method-assign]
+        await reading
+        assert one.keeper.wishes.run is Want.STOPPED
+        assert one.keeper.wishes.datasets["alpha"].want is Want.PAUSED
+
+
 async def test_a_redo_that_was_carried_out_is_not_repeated_in_the_next_life(run: RunDir) -> None:
     want_redo(run, "alpha", ["empty"], "me")
     want_redo(run, "beta", ["truncated"], "me")
