@@ -182,20 +182,24 @@ def test_every_text_is_exactly_what_its_ids_say(odd_rows: list[tuple[Row, set[st
 
 @pytest.fixture(scope="module")
 def rough(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveRun, JobStatus, JobStatus]]:
-    """A run whose server is unhealthy under load, forgets its counters, freezes its gauges and floods its output."""
+    """A run whose server is unhealthy under load, forgets its counters, freezes its gauges and floods its output.
+
+    It lasts for some 13 s: rates are known from the second look at the counters on, and that is taken every 5 s.
+    """
     folder = tmp_path_factory.mktemp("rough")
-    write_prompts(folder / "A.jsonl", 250)
+    write_prompts(folder / "A.jsonl", 190)
     faults = ["health-503-under-load=30", "reset-counters=3", "gauge-frozen", "flood-stdout=8"]
     run = make_run(
         folder,
         [{"name": "A", "path": "A.jsonl"}],
-        args=["--speed", "40", "--enable-metrics", *[f"--fault={fault}" for fault in faults]],
+        args=["--speed", "40", "--mean", "1000", "--enable-metrics", *[f"--fault={fault}" for fault in faults]],
         engine={"stall_after_s": 4},
+        generation={"max_new_tokens": 2048},
     )
     try:
         run.start()
         before = run.wait(lambda s: s.datasets[0].finished_samples > 0)
-        after = run.wait(lambda s: s.datasets[0].finished_samples >= 200)
+        after = run.wait(lambda s: s.datasets[0].finished_samples >= 150)
         run.wait_left()
         yield run, before, after
     finally:
@@ -211,7 +215,7 @@ def test_a_server_that_answers_503_to_health_probes_under_load_is_left_alone(
     assert (after.replicas[0].restarts, after.datasets[0].retries) == (0, 0)
     assert len({row.server_epoch for row in run.rows()}) == 1
     assert {"engine.stalled", "engine.ended", "engine.lost_requests"}.isdisjoint(run.kinds())
-    run.check_exact({"A": [f"A-{i}" for i in range(250)]})
+    run.check_exact({"A": [f"A-{i}" for i in range(190)]})
 
 
 def test_counters_that_are_reset_make_no_negative_rates(rough: tuple[LiveRun, JobStatus, JobStatus]) -> None:
@@ -243,7 +247,10 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Liv
         impatient = {"ready_timeout_s": 0.5, "stop_deadline_s": 0.2, "restart_backoff_s": 0.1}
         settings: dict[str, dict[str, Any]] = {
             "old": {"args": ["--profile", "old", "--speed", "40"]},
-            "capped": {"args": ["--speed", "10", "--fault", "spec-cap-48"], "generation": {"concurrency": 64}},
+            "capped": {
+                "args": ["--speed", "10", "--fault", "spec-cap-48"],
+                "generation": {"concurrency": 64, "max_new_tokens": 500},
+            },
             "never ready": {"args": ["--fault", "hang-at-start"], "engine": impatient},
             "port taken": {"engine": {"port": holder.getsockname()[1], "restart_backoff_s": 0.1}},
         }
@@ -334,6 +341,7 @@ def test_pausing_now_gives_the_prompts_back_though_the_server_ignores_aborts(tmp
     run = new_run(
         [{"name": "A", "path": "A.jsonl"}],
         args=["--speed", "20", "--fault", "ignore-abort", "--fault", "ignore-disconnects"],
+        generation={"max_new_tokens": 2048},
     )
     run.start()
     run.wait(lambda s: s.datasets[0].finished_samples >= 3)
@@ -467,7 +475,7 @@ def test_a_server_of_somebody_else_loses_only_our_requests_and_is_never_stopped(
 ) -> None:
     expected = {"A": write_prompts(tmp_path / "A.jsonl", 60)}
     engine = {"kind": "attached", "urls": [foreign.url], "api_key_env": "FOREIGN_KEY", "args": []}
-    run = new_run([{"name": "A", "path": "A.jsonl"}], engine=engine)
+    run = new_run([{"name": "A", "path": "A.jsonl"}], engine=engine, generation={"max_new_tokens": 2048})
     monkeypatch.setenv("FOREIGN_KEY", "right-key")
     run.start()
     run.wait(lambda s: s.datasets[0].finished_samples >= 3 and s.in_flight == 16)
