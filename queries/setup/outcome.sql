@@ -1,0 +1,12 @@
+-- What a finished text is worth: the decision list of backend/outcomes.py over the same stored columns.
+CREATE MACRO outcome(finish_reason, answer_tokens, reasoning_closed, repeat_period, has_tool_calls) AS
+  CASE
+    WHEN finish_reason = 'rejected' THEN 'rejected'
+    WHEN repeat_period IS NOT NULL THEN 'degenerate'
+    WHEN finish_reason = 'length' THEN 'truncated'
+    WHEN has_tool_calls THEN 'ok'
+    WHEN reasoning_closed = false THEN 'thinking_only'
+    WHEN answer_tokens < 1 AND reasoning_closed IS NULL THEN 'empty'
+    WHEN answer_tokens < 1 THEN 'thinking_only'
+    ELSE 'ok'
+  END;
