@@ -123,9 +123,14 @@ def job_status_from_json(text: str) -> JobStatus:
     """`dataclasses.asdict(JobStatus)` as JSON, read back. Raises ValueError, KeyError or TypeError on another shape."""
     values: dict[str, Any] = json.loads(text)
     datasets = tuple(_dataset_status(d) for d in values.pop("datasets"))
-    replicas = tuple(ReplicaStatus(**{**r, "state": EngineState(r["state"])}) for r in values.pop("replicas"))
+    replicas = tuple(_replica_status(r) for r in values.pop("replicas"))
     values |= {"phase": RunPhase(values["phase"]), "order": tuple(values["order"])}
     return JobStatus(datasets=datasets, replicas=replicas, **values)
+
+
+def _replica_status(values: dict[str, Any]) -> ReplicaStatus:
+    command = tuple(values.get("command", ()))  # a supervisor of an earlier Headway does not tell it
+    return ReplicaStatus(**{**values, "state": EngineState(values["state"]), "command": command})
 
 
 def _dataset_status(values: dict[str, Any]) -> DatasetStatus:

@@ -181,6 +181,7 @@ class ReplicaStatus:
     restarts: int = 0
     since: float | None = None  # epoch seconds
     in_flight: int = 0
+    command: tuple[str, ...] = ()  # how it was started, secrets redacted; empty where somebody else started it
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ and rolls up, the report reads.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -112,9 +113,44 @@ def read_series(
     return Series(step_s, at, {name: tuple(row[2 + i] for row in rows) for i, name in enumerate(chosen)})
 
 
+def read_sum(con: sqlite3.Connection, table: str, key: str, name: str) -> float | None:
+    """The sum of a field over every sample there ever was: of a rate per second, sampled each second, the amount.
+
+    None where it was never known. Raises KeyError for an unknown table or field.
+    """
+    if _columns(table)[name]["roll_up"] is not RollUp.MEAN:
+        raise KeyError(f"{name}: the sum of a field is kept only where rows are joined by their mean")
+    done = _done(con, table)
+    query = (
+        f'SELECT SUM("{name}" * samples) FROM {table} WHERE resolution_s = ? AND key = ? AND at >= ? AND at < ?'
+        f' AND "{name}" IS NOT NULL'
+    )
+    total: float | None = None
+    start = 0.0
+    for resolution_s in sorted(KEPT_S, reverse=True):
+        end = math.inf if resolution_s == RAW_S else done.get(resolution_s, 0)
+        part = con.execute(query, (resolution_s, key, start, end)).fetchone()[0]
+        total = total if part is None else (total or 0.0) + part
+        start = max(start, end)
+    return total
+
+
 def read_keys(con: sqlite3.Connection, table: str) -> list[str]:
     """The series that a table holds (replicas, GPUs, datasets), sorted."""
     return sorted({key for resolution_s in KEPT_S for key in _keys(con, table, resolution_s)})
+
+
+def read_latest(
+    con: sqlite3.Connection, table: str, since: float, *, keys: Sequence[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Each series (of `keys`) that was written since `since` → the fields of its newest row and "at" (epoch seconds)."""
+    names = ("at", *_columns(table))
+    query = (
+        f"SELECT {_list(names)} FROM {table} WHERE resolution_s = {RAW_S} AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
+    )
+    asked = _keys(con, table, RAW_S) if keys is None else keys
+    found = {key: con.execute(query, (key, int(since))).fetchone() for key in asked}
+    return {key: dict(zip(names, row, strict=True)) for key, row in found.items() if row is not None}
 
 
 def _roll_up_once(con: sqlite3.Connection, table: str, finer: int, coarser: int, now: float) -> None:

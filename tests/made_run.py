@@ -71,7 +71,17 @@ def job_status(**changes: Any) -> JobStatus:
             DatasetStatus("alpha", DatasetState.RUNNING, in_flight=6, prompts=5, token_budget=100000, retries=2, bad_lines=1),
             DatasetStatus("beta", DatasetState.WAITING, prompts=10, max_samples=3),
         ),
-        "replicas": (ReplicaStatus("0", EngineState.READY, pid=4321, url="http://127.0.0.1:9", version="0.5.3", since=1.0),),
+        "replicas": (
+            ReplicaStatus(
+                "0",
+                EngineState.READY,
+                pid=4321,
+                url="http://127.0.0.1:9",
+                version="0.5.3",
+                since=1.0,
+                command=("sglang", "--tp-size", "4"),
+            ),
+        ),
         "order": ("alpha", "beta"),
         "tokens_per_s": 1234.5,
         "requests_per_s": 2.5,

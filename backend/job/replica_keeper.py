@@ -107,6 +107,7 @@ class ReplicaKeeper:
             restarts=len(self._lives_ended),
             since=self.since,
             in_flight=self.in_flight,
+            command=tuple(seen.command) if seen else (),
         )
 
     # -- what the supervisor asks for ------------------------------------------------------------------------------------------
@@ -131,11 +132,13 @@ class ReplicaKeeper:
         ended = (self._end_reason or "it ended").rstrip(".")
         self._become(EngineState.RESTARTING, f"{ended}; the next start in {wait_s:.0f} s")
 
-    def give_up(self, reason: str) -> None:
-        """No further life."""
+    def give_up(self, reason: str, *, told: bool = False) -> None:
+        """No further life. `told`: an event has said why already."""
         self._become(EngineState.FAILED, reason)
         self._end_reason = reason
-        self._emit(Event(self._now(), "engine.failed", f"engine:{self.name}", f"Replica {self.name}: {reason}", Severity.ERROR))
+        if not told:
+            words = f"Replica {self.name}: {reason}"
+            self._emit(Event(self._now(), "engine.failed", f"engine:{self.name}", words, Severity.ERROR))
 
     def forgive(self) -> None:
         """Somebody asked to start it (again): former ends no longer count."""

@@ -7,32 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from itertools import pairwise
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
 from backend.report.chart_labels import Mark, label, place
+from backend.report.chart_lines import Line, add_line, highest_of, local_time
+from backend.report.chart_panels import Panel, small_multiples
 from backend.report.chart_theme import SMALL_PX, Palette, faded, palette, template
 
 __all__ = ["Level", "Line", "Mark", "Panel", "histogram", "label", "palette", "small_multiples", "template", "time_series"]
 
 LANE_PX: Final = 15
 TITLE_PX: Final = 52
-GAP_STEPS: Final = 2.5  # a line is broken where points are further apart than so many steps
 PLOT_WIDTH_PX: Final = 560  # assumed for placing words, since the server does not know: a narrower plot may be zoomed
 MARK_NAMES: Final = 6  # more lines than this at once are told apart by a legend
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line: `values[i]` at `at[i]` (epoch seconds), None where nothing is known. `step_s` is what a point covers."""
-
-    name: str
-    at: Sequence[float]
-    values: Sequence[float | None]
-    step_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +32,6 @@ class Level:
 
     value: float
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One row of small multiples."""
-
-    name: str
-    line: Line
-    now: str = ""  # the present value in words, at the panel's right
 
 
 def time_series(
@@ -76,28 +58,27 @@ def time_series(
     figure = go.Figure(layout={"template": template(dark)})
     for i, line in enumerate(lines):
         fill = {"fill": "tozeroy", "fillcolor": faded(p.accent, 0.10)} if len(lines) == 1 else {}
-        _add_line(figure, line, p.series[i % len(p.series)], unit, zone, **fill)
-    highest = top if top is not None else _highest([*(line.values for line in lines), [level.value] if level else []])
+        add_line(figure, line, p.series[i % len(p.series)], unit, zone, **fill)
+    highest = top if top is not None else highest_of([*(line.values for line in lines), [level.value] if level else []])
     placed = place(marks, since, until, width_px=width_px)
     lanes = max((mark.lane + 1 for mark in placed if mark.lane is not None), default=0)
     head_px = TITLE_PX + 6 + lanes * LANE_PX
     plot_px = max(60, height_px - head_px - 30)
     for mark in placed:
         lane = mark.lane if mark.lane is not None else -1
-        _add_mark(figure, _local(mark.mark.at, zone), (lane + 0.9) * LANE_PX / plot_px, p.of_severity(mark.mark.severity))
+        _add_mark(figure, local_time(mark.mark.at, zone), (lane + 0.9) * LANE_PX / plot_px, p.of_severity(mark.mark.severity))
         if mark.lane is not None:
             words = {"text": label(mark.mark.words), "xanchor": "right" if mark.leftwards else "left"}
-            _add_words(figure, _local(mark.mark.at, zone), mark.lane, plot_px, **words)
+            _add_words(figure, local_time(mark.mark.at, zone), mark.lane, plot_px, **words)
     if level is not None:
         figure.add_hline(y=level.value, line={"color": p.dim, "width": 1, "dash": "dot"})
-        figure.add_annotation(xref="paper", x=1, y=level.value, text=label(level.words), xanchor="right", yanchor="bottom")
-    right_px = _name_lines(figure, lines, highest, plot_px, p)
+    right_px = _name_lines(figure, lines, level, highest=highest, plot_px=plot_px, p=p)
     figure.update_layout(
         title={"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
         height=height_px,
         margin={"l": 8, "r": right_px, "t": head_px, "b": 8},
     )
-    figure.update_xaxes(range=[_local(since, zone), _local(until, zone)], type="date", nticks=7)
+    figure.update_xaxes(range=[local_time(since, zone), local_time(until, zone)], type="date", nticks=7)
     figure.update_yaxes(range=[0, highest * 1.04], ticksuffix=f" {unit}" if len(unit) <= 3 else "", nticks=5, tickformat=",~r")
     if len(unit) > 3:
         figure.update_yaxes(tickformat=",~s" if highest >= 10_000 else ",~r")
@@ -154,93 +135,6 @@ def histogram(
     return figure
 
 
-def small_multiples(
-    panels: Sequence[Panel],
-    *,
-    title: str,
-    subtitle: str,
-    unit: str,
-    since: float,
-    until: float,
-    zone: tzinfo = UTC,
-    dark: bool = False,
-    top: float | None = None,
-    level: float | None = None,
-    panel_px: int = 58,
-) -> go.Figure:
-    """A row a panel, all on one time axis and one scale from zero to `top`, each with its name and its present value.
-
-    `level` is a limit, drawn dotted in every panel. Panels without a known value stay empty and say so.
-    """
-    p = palette(dark)
-    figure = go.Figure(layout={"template": template(dark)})
-    highest = top if top is not None else _highest([*(panel.line.values for panel in panels), [level or 0.0]])
-    count = len(panels)
-    between = 0.28 / count if count > 1 else 0.0  # room for the panel's name
-    each = (1 - between * count) / count if count else 1.0
-    for i, panel in enumerate(panels):
-        bottom = 1 - (i + 1) * (each + between)
-        axis = "y" if i == 0 else f"y{i + 1}"
-        fill = {"fill": "tozeroy", "fillcolor": faded(p.accent, 0.10), "yaxis": axis}
-        _add_line(figure, panel.line, p.accent, unit, zone, **fill)
-        name = "yaxis" if i == 0 else f"yaxis{i + 1}"
-        scale = {"domain": [max(0.0, bottom), bottom + each], "range": [0, highest * 1.04], "tickvals": [0, highest]}
-        figure.update_layout(
-            {name: {**scale, "tickformat": ",~s", "tickfont": {"size": SMALL_PX, "color": p.dim}, "anchor": "x"}}
-        )
-        edge = {
-            "xref": "paper",
-            "yref": "paper",
-            "y": bottom + each,
-            "yanchor": "bottom",
-            "font": {"size": SMALL_PX, "color": p.ink},
-        }
-        figure.add_annotation(x=0, xanchor="left", text=label(panel.name, 24), **edge)
-        now = panel.now if any(v is not None for v in panel.line.values) else "–"
-        figure.add_annotation(x=1, xanchor="right", text=label(now, 24), **edge)
-        if level is not None:
-            dotted = {"color": p.dim, "width": 1, "dash": "dot"}
-            figure.add_shape(type="line", xref="paper", x0=0, x1=1, yref=axis, y0=level, y1=level, line=dotted)
-    figure.update_layout(
-        title={"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
-        height=TITLE_PX + 34 + panel_px * count,
-        margin={"l": 4, "r": 6, "t": TITLE_PX, "b": 8},
-        hovermode="x",
-    )
-    span = {"range": [_local(since, zone), _local(until, zone)], "type": "date", "nticks": 4}
-    figure.update_xaxes(**span, anchor="free", position=0, tickfont={"size": SMALL_PX, "color": p.dim})
-    return figure
-
-
-def broken_at_gaps(line: Line) -> tuple[list[float], list[float | None]]:
-    """The points with a None between those that are further apart than points of this step should be."""
-    at: list[float] = []
-    values: list[float | None] = []
-    for moment, value in zip(line.at, line.values, strict=True):
-        if at and moment - at[-1] > GAP_STEPS * line.step_s:
-            at.append(at[-1] + line.step_s)
-            values.append(None)
-        at.append(moment)
-        values.append(value)
-    return at, values
-
-
-def _add_line(figure: go.Figure, line: Line, colour: str, unit: str, zone: tzinfo, **more: Any) -> None:
-    at, values = broken_at_gaps(line)
-    utc = [datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S UTC") for moment in at]
-    value_format = ",.0f" if _highest([values]) >= 100 else ",.3~r"
-    figure.add_scatter(
-        x=[_local(moment, zone) for moment in at],
-        y=values,
-        customdata=utc,
-        name=label(line.name, 24),
-        mode="lines",
-        line={"color": colour, "width": 1.5},
-        hovertemplate=f"{label(line.name, 24)}: <b>%{{y:{value_format}}}</b> {label(unit)} · %{{customdata}}<extra></extra>",
-        **more,
-    )
-
-
 def _add_mark(figure: go.Figure, x: Any, above: float, colour: str) -> None:
     figure.add_shape(
         type="line",
@@ -266,32 +160,24 @@ def _add_words(figure: go.Figure, x: Any, lane: int, plot_px: float, **words: An
     )
 
 
-def _name_lines(figure: go.Figure, lines: Sequence[Line], highest: float, plot_px: float, p: Palette) -> int:
+def _name_lines(
+    figure: go.Figure, lines: Sequence[Line], level: Level | None, *, highest: float, plot_px: float, p: Palette
+) -> int:
     """Writes each line's name at its end, moved apart where they would lie on each other; returns the margin they need."""
-    if len(lines) < 2:
-        return 12
+    ends = [(level.value, level.words, p.dim)] if level is not None else []
     if len(lines) > MARK_NAMES:
         figure.update_layout(showlegend=True)
+    elif len(lines) > 1:
+        for i, line in enumerate(lines):
+            last = next((v for v in reversed(line.values) if v is not None), None)
+            if last is not None:
+                ends.append((last, line.name, p.series[i % len(p.series)]))
+    if not ends:
         return 12
-    ends = []
-    for i, line in enumerate(lines):
-        last = next((v for v in reversed(line.values) if v is not None), None)
-        if last is not None:
-            ends.append((min(1.0, last / (highest * 1.04)), i, line.name))
-    lowest, step = 0.0, 14 / plot_px
-    for height, i, name in sorted(ends):
-        y = max(height, lowest)
-        lowest = y + step
-        colour = p.series[i % len(p.series)]
+    lowest = 0.0
+    for value, name, colour in sorted(ends):
+        y = max(min(1.0, value / (highest * 1.04)), lowest)
+        lowest = y + 14 / plot_px
         ours = {"x": 1, "xref": "paper", "y": y, "yref": "paper", "xanchor": "left", "yanchor": "middle", "xshift": 4}
         figure.add_annotation(**ours, text=label(name, 24), font={"color": colour, "size": SMALL_PX})
-    return 14 + round(max((min(len(name), 24) for _, _, name in ends), default=0) * 6.4)
-
-
-def _highest(many: Sequence[Sequence[float | None]]) -> float:
-    return max((v for values in many for v in values if v is not None), default=0.0) or 1.0
-
-
-def _local(at: float, zone: tzinfo) -> str:
-    """Wall-clock time of the viewer: Plotly draws dates as they are written and knows no zones."""
-    return datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return 14 + round(max(min(len(name), 24) for _, name, _ in ends) * 6.4)

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from backend.report.chart_lines import broken_at_gaps
 from backend.report.chart_theme import CONFIG, faded, palette, template
-from backend.report.charts import Level, Line, Mark, Panel, broken_at_gaps, histogram, small_multiples, time_series
+from backend.report.charts import Level, Line, Mark, Panel, histogram, small_multiples, time_series
 
 HOSTILE = '<img src="http://x/y.png"><a href="javascript:x">z</a>'
 

@@ -1,0 +1,94 @@
+"""A run's telemetry for charts: lines over a window, the newest values, and what happened meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+from backend import telemetry_store
+from backend.heartbeat import has_table, reading
+from backend.report.views import EventView
+from backend.run_dir import RunDir
+from backend.telemetry import TABLES
+from backend.telemetry_store import Series
+
+MAX_POINTS: Final = 360  # more than a chart is wide in points costs time and shows nothing
+FRESH_S: Final = 15.0  # what was sampled longer ago is no present value
+WINDOWS_S: Final = {
+    "15 minutes": 900, "hour": 3600, "6 hours": 21_600, "day": 86_400, "week": 604_800, "2 weeks": 1_209_600,
+}  # fmt: skip
+EVENTS_IN_CHART: Final = 40
+_LIKE: Final = ("engine.%", "run.%", "gpu.%")
+
+
+def read_lines(
+    run: RunDir, table: str, names: Sequence[str], since: float, until: float, *, max_points: int = MAX_POINTS
+) -> dict[str, Series]:
+    """Replica, GPU or dataset → the fields `names` in [since, until), epoch seconds; empty without telemetry.
+
+    Raises RunDirError; KeyError for an unknown table or field.
+    """
+    with reading(run.state) as con:
+        if con is None or not has_table(con, table) or not has_table(con, "rollups"):
+            return {}
+        lines = {}
+        con.execute("BEGIN")  # rows that are being rolled up meanwhile are seen in one of both places
+        for key in telemetry_store.read_keys(con, table):
+            series = telemetry_store.read_series(con, table, key, since, until, max_points=max_points, names=names)
+            if series.at:
+                lines[key] = series
+        con.execute("COMMIT")
+    return lines
+
+
+def read_newest(run: RunDir, table: str, now: float | None = None) -> dict[str, dict[str, Any]]:
+    """Replica, GPU or dataset → its newest sample (`at` and every field); with `now`, only those that are fresh.
+
+    Raises RunDirError; KeyError for an unknown table.
+    """
+    names = ["at", *(f.name for f in fields(TABLES[table]) if f.metadata)]
+    columns = ", ".join(f'"{name}"' for name in names)
+    query = f"SELECT {columns} FROM {table} WHERE resolution_s = ? AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
+    since = 0.0 if now is None else now - FRESH_S
+    with reading(run.state) as con:
+        if con is None or not has_table(con, table):
+            return {}
+        found = {}
+        for key in telemetry_store.read_keys(con, table):
+            row = con.execute(query, (telemetry_store.RAW_S, key, since)).fetchone()
+            if row is not None:
+                found[key] = dict(zip(names, tuple(row), strict=True))
+    return found
+
+
+def read_energy_wh(run: RunDir) -> float | None:
+    """What the run's GPUs used while they were measured, in W·h; None where no GPU tells its power. Raises RunDirError."""
+    with reading(run.state) as con:
+        if con is None or not has_table(con, "gpu_samples") or not has_table(con, "rollups"):
+            return None
+        keys = telemetry_store.read_keys(con, "gpu_samples")
+        joules = [telemetry_store.read_sum(con, "gpu_samples", key, "power_w") for key in keys]
+    known = [j for j in joules if j is not None]
+    return sum(known) / 3600 if known else None
+
+
+def read_marks(run: RunDir, since: float, until: float) -> list[EventView]:
+    """What happened to the engine, the GPUs and the run in [since, until), oldest first, the latest few. Raises RunDirError."""
+    chosen = " OR ".join("kind LIKE ?" for _ in _LIKE)
+    return _events(run, f"at >= ? AND at < ? AND ({chosen})", (since, until, *_LIKE), EVENTS_IN_CHART)
+
+
+def read_events_of(run: RunDir, kinds: str, limit: int) -> list[EventView]:
+    """The latest events whose kind is `kinds` (SQL's LIKE), oldest first. Raises RunDirError."""
+    return _events(run, "kind LIKE ?", (kinds,), limit)
+
+
+def _events(run: RunDir, where: str, values: tuple[Any, ...], limit: int) -> list[EventView]:
+    query = f"SELECT at, kind, subject, severity, message, who FROM events WHERE {where} ORDER BY at DESC, id DESC LIMIT ?"
+    with reading(run.state) as con:
+        if con is None or not has_table(con, "events"):
+            return []
+        rows: list[sqlite3.Row] = con.execute(query, (*values, limit)).fetchall()
+    return [EventView(*tuple(row)) for row in reversed(rows)]
