@@ -45,6 +45,9 @@ class StartResult:
     reason: str | None = None
 
 
+_NOT_YET: Final = frozenset({RunPhase.STARTING, RunPhase.FAILED})
+
+
 def start(run: RunDir, who: str, *, token: str | None = None, timeout_s: float = START_TIMEOUT_S) -> StartResult:
     """Writes the wish that the run be running, and starts a supervisor unless one lives. Harmless to repeat.
 
@@ -64,7 +67,9 @@ def start(run: RunDir, who: str, *, token: str | None = None, timeout_s: float =
         if code is not None:
             return _after_exit(run, intent, process.pid, code, began_at=began_at, log_offset=log_offset)
         heartbeat = read_heartbeat(run)
-        if heartbeat is not None and heartbeat.pid == process.pid and heartbeat.at >= began_at and lock_is_held(run):
+        ours = heartbeat is not None and heartbeat.pid == process.pid and heartbeat.at >= began_at
+        # While it is starting it checks what would make the engine fail; one that found something leaves in a moment.
+        if ours and heartbeat is not None and heartbeat.phase not in _NOT_YET and lock_is_held(run):
             _reap_in_background(process)
             return StartResult(StartOutcome.STARTED, intent, process.pid)
         if time.monotonic() >= deadline:

@@ -49,6 +49,11 @@ class Chores:
         self._sealer = Sealer(ledger, shard_rows=config.driver.shard_rows, shard_seconds=config.driver.shard_seconds)
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
+    @property
+    def checking(self) -> bool:
+        """Whether the check is under way."""
+        return "checking" in self._under_way and not self._under_way["checking"].done()
+
     def check_before_start(self) -> None:
         """Looks for what would make a start fail. An error gives the replicas up that do not live."""
         self._begin("checking", self._check)
@@ -89,7 +94,7 @@ class Chores:
         errors = [finding.sentence for finding in findings if finding.severity is Severity.ERROR]
         for keeper in self._keepers:
             if errors and keeper.state in _NOT_ALIVE:
-                keeper.give_up(" ".join(errors))
+                keeper.give_up(" ".join(errors), told=True)
         self.checked = True
 
     async def _redo(self, name: str) -> None:

@@ -64,6 +64,7 @@ class Observed:
     phase: RunPhase
     replicas: tuple[ObservedReplica, ...]
     datasets: tuple[ObservedDataset, ...]
+    checking: bool = False  # what would make a start fail is still being looked for
     drain_overdue: bool = False  # asked to stop, and requests in flight did not finish within the limit
 
 
@@ -135,7 +136,7 @@ def reconcile(wishes: Wishes, observed: Observed, policy: RestartPolicy, now: fl
     phase, reason = _next_phase(wishes, observed, actions)
     if phase is not observed.phase:
         actions.append(SetPhase(phase, reason))
-    wanted = phase in (RunPhase.RUNNING, RunPhase.DRAINING) and wishes.engine is Want.RUNNING
+    wanted = phase in (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.DRAINING) and wishes.engine is Want.RUNNING
     for replica in observed.replicas:
         actions += _reconcile_replica(replica, policy, now, wanted=wanted, may_launch=phase is RunPhase.RUNNING)
     return actions
@@ -187,6 +188,8 @@ def _next_phase(wishes: Wishes, observed: Observed, planned: list[Action]) -> tu
         return (RunPhase.FAILED, f"failed: {', '.join(failed)}") if failed else (RunPhase.FINISHED, None)
     if all_failed and wishes.engine is Want.RUNNING:
         return RunPhase.FAILED, "; ".join(dict.fromkeys(r.end_reason or "no reason known" for r in observed.replicas))
+    if observed.checking and observed.phase is RunPhase.STARTING:
+        return RunPhase.STARTING, None
     return RunPhase.RUNNING, None
 
 

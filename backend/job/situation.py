@@ -20,6 +20,7 @@ def observed(
     keepers: Sequence[ReplicaKeeper],
     runners: Mapping[str, DatasetRunner],
     *,
+    checking: bool,
     drain_overdue: bool,
 ) -> plan.Observed:
     """The whole run as `reconcile` wants it."""
@@ -27,6 +28,7 @@ def observed(
         phase=phase,
         replicas=tuple(keeper.observed() for keeper in keepers),
         datasets=tuple(_observed_dataset(runner) for runner in runners.values()),
+        checking=checking,
         drain_overdue=drain_overdue,
     )
 

@@ -35,7 +35,7 @@ from backend.job.state_store import StateStore
 from backend.job.take_over import take_over
 from backend.job.wish_keeper import WishKeeper
 from backend.job.wishes import Want
-from backend.records import DatasetState, Intent, RunPhase, Severity
+from backend.records import DatasetState, EngineState, Intent, RunPhase, Severity
 from backend.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -106,6 +106,8 @@ class Supervisor:
         await self._publish()
         await self.keeper_of_wishes.read()
         await take_over(self.keepers, self.journal, self.session, self.bulletin, give_sign=self._publish)
+        if any(keeper.owned and keeper.state is EngineState.STOPPED for keeper in self.keepers):
+            self.chores.check_before_start()
         works: list[Callable[[], Coroutine[Any, Any, None]]] = [
             self.keeper_of_wishes.run,
             self.slots.run,
@@ -129,7 +131,13 @@ class Supervisor:
         wishes = self.keeper_of_wishes.wishes
         self._disk_problem = self._disk.problem() or self.slots.tally.store_failure
         self._watch_requests()
-        seen = observed(self.phase, self.keepers, self.runners, drain_overdue=self._is_drain_overdue(now))
+        seen = observed(
+            self.phase,
+            self.keepers,
+            self.runners,
+            checking=self.chores.checking,
+            drain_overdue=self._is_drain_overdue(now),
+        )
         for action in plan.reconcile(wishes, seen, self.policy, now):
             self._act(action)
         self._update_slots()

@@ -227,3 +227,12 @@ def test_a_run_with_a_failed_dataset_ends_as_failed() -> None:
     gone = _observed(failed, _replica(state=EngineState.STOPPED), phase=RunPhase.STOPPING)
 
     assert _actions(_wishes(), gone) == [SetPhase(RunPhase.FAILED, "failed: B1")]
+
+
+def test_while_what_would_make_a_start_fail_is_looked_for_the_run_is_starting_and_nothing_is_launched() -> None:
+    new = _observed(
+        _dataset(state=DatasetState.WAITING, in_flight=0), _replica(state=EngineState.STOPPED), phase=RunPhase.STARTING
+    )
+
+    assert _actions(_wishes(), replace(new, checking=True)) == []
+    assert _actions(_wishes(), new) == [SetPhase(RunPhase.RUNNING), Launch("0")]
