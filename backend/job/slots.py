@@ -31,6 +31,7 @@ ADMITTING: Final = frozenset({DatasetState.WAITING, DatasetState.RUNNING, Datase
 READ_AHEAD_EVERY_S: Final = 0.1
 SPARE_PROMPTS: Final = 64
 SPARE_ANSWERS: Final = 64  # with `concurrency` more: how many may wait for the disk
+STORE_LIMIT_S: Final = 30.0  # for answers on their way to the disk, when the supervisor leaves
 
 
 @dataclass(slots=True)
@@ -154,12 +155,18 @@ class Slots:
                 request.resend = False
                 request.task.cancel()
 
-    async def close(self) -> None:
-        """Ends every request; answers on their way to the disk are waited for."""
+    async def close(self, *, store_limit_s: float = STORE_LIMIT_S) -> None:
+        """Ends every request. Answers on their way to the disk are waited for, up to the limit: a full disk must not keep the
+        supervisor from leaving; what is not durable then is made again."""
         tasks = [r.task for r in self.requests.values() if r.task is not None]
         for request in list(self.requests.values()):
             if request.stage is not Stage.STORING and request.task is not None:
+                request.resend = False
                 request.task.cancel()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=store_limit_s)
+            for task in late:
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _free_slot(self, request: Request) -> None:

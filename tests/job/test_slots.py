@@ -353,6 +353,32 @@ async def test_an_answer_waits_for_the_disk_however_long_and_is_not_made_again(
     assert len(rows_of(run)) == 2
 
 
+async def test_a_full_disk_does_not_keep_the_supervisor_from_leaving(
+    tmp_path: Path, run: RunDir, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(ledger: Ledger, row: Row) -> asyncio.Future[None]:
+        raise LedgerError("the disk is full")
+
+    monkeypatch.setattr(Ledger, "append", refuse)
+    async with running(run, make(tmp_path, 2), server.endpoint()) as slots:
+        await until(lambda: slots.tally.store_failure is not None)
+        slots.admitting = False
+        await asyncio.wait_for(slots.close(store_limit_s=0.1), 5)
+        assert not slots.requests
+    assert rows_of(run) == []
+
+
+async def test_a_request_that_is_to_be_sent_again_ends_all_the_same_when_the_supervisor_leaves(
+    tmp_path: Path, run: RunDir, server: Server
+) -> None:
+    server.reply = server.hold
+    async with running(run, make(tmp_path, 4), server.endpoint()) as slots:
+        await until(lambda: server.open == 4)
+        slots.set_endpoints([])
+        await asyncio.wait_for(slots.close(), 5)
+        assert not slots.requests
+
+
 async def test_a_slot_is_free_once_its_request_is_answered_but_answers_do_not_pile_up(
     tmp_path: Path, run: RunDir, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
