@@ -117,7 +117,7 @@ def read_refusals(run: RunDir, dataset: str) -> list[Refusal]:
 
 
 def read_pace(run: RunDir, dataset: str, totals: Totals, now: float) -> Pace:
-    """Tokens and samples an hour by when they finished; a span in which none did is 0. The span that is not over is left out."""
+    """Tokens and samples an hour by when they finished; 0 where none did. The last span is left out until it is over."""
     first, last = totals.first_finished_at, totals.last_finished_at
     if first is None or last is None:
         return Pace(STEPS_S[0], (), (), ())

@@ -27,6 +27,15 @@ def compact(value: float | None) -> str:
     return f"{value:.0f}"
 
 
+def size(count_bytes: float | None) -> str:
+    """1234567 → "1.23 MB", in powers of 1000 as disks are sold."""
+    if count_bytes is None:
+        return DASH
+    shown = compact(count_bytes)
+    unit = {"k": "kB", "M": "MB", "B": "GB", "T": "TB"}.get(shown[-1])
+    return f"{shown} B" if unit is None else f"{shown[:-1]} {unit}"
+
+
 def share(part: float | None, whole: float | None) -> str:
     """3 of 4 → "75%"; what is not quite all is never "100%"."""
     if part is None or not whole:

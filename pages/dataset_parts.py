@@ -1,0 +1,103 @@
+"""Parts of the page of one dataset: its head, how its answers ended, and why some were refused."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from backend.heartbeat import SupervisorState
+from backend.records import DatasetState
+from backend.report.dataset import OUTCOME_WORDS, Share, Totals, read_finish_reasons, read_outcomes, read_refusals
+from backend.report.formatting import DASH, compact, number, plain, plural, share
+from backend.report.views import DatasetView, EventView, RunView
+from backend.run_dir import RunDir
+from pages.states import of_dataset, state_html
+from pages.tables import Bar, Column, Figure, Moment, draw_figures, draw_table, heading, shown
+
+_FINISH_WORDS = {
+    "stop": "the model ended it",
+    "length": "ended by the cap on new tokens",
+    "tool_calls": "the model calls a tool",
+    "rejected": "refused by the server",
+}
+
+
+def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) -> None:
+    """State with its reason, and figures against their limits."""
+    reason = f" {shown(_reason(dataset))}" if dataset.reason else ""
+    st.html(f'<div class="hw-dataset-state">{state_html(of_dataset(dataset))}{reason}</div>')
+    if view.supervisor.state in (SupervisorState.DEAD, SupervisorState.NOT_ANSWERING):
+        st.text("Nobody works on the run now: counts are exact, the state is what was said last.")
+    draw_figures(
+        [
+            Figure("Samples", number(dataset.finished_samples), f"of {number(dataset.total_samples)}", _of_samples(dataset)),
+            Figure("Completion tokens", compact(dataset.completion_tokens), _of_budget(dataset), _share_of_budget(dataset)),
+            Figure("Mean completion", number(dataset.mean_completion_tokens), "tokens", "of the finished answers"),
+            Figure("In flight", number(dataset.in_flight), "", f"{number(dataset.retries)} sent again so far"),
+            Figure("Refused", number(dataset.rejected), "", "by the server, for good"),
+            Figure("Bad lines", number(dataset.bad_lines), "", "passed over: no prompt in them"),
+        ]
+    )
+    if bad_lines is not None and dataset.bad_lines:
+        st.text(plain(bad_lines.message))
+    for note in view.notes:
+        st.text(plain(note))
+
+
+def draw_ends(run: RunDir, name: str, totals: Totals) -> None:
+    """What the samples are worth, beside how they ended."""
+    left, right = st.columns(2)
+    with left:
+        heading("Outcomes", "what the texts are worth, by a rule over what was seen in them")
+        _shares("Outcome", read_outcomes(run, name), totals, OUTCOME_WORDS)
+    with right:
+        heading("Finish reasons", "why generation stopped, as the server says")
+        _shares("Reason", read_finish_reasons(run, name), totals, _FINISH_WORDS)
+
+
+def draw_refusals(run: RunDir, name: str) -> None:
+    """The server's words about what it refused, with counts."""
+    refusals = read_refusals(run, name)
+    if not refusals:
+        return
+    heading("Errors", "the server's words; those that differ in numbers only are counted together")
+    columns = [Column("Samples", right=True), Column("Error"), Column("First"), Column("Last")]
+    rows = [[number(r.samples), r.words, Moment(r.first_at), Moment(r.last_at)] for r in refusals]
+    draw_table(columns, rows, label="Errors")
+
+
+def _shares(what: str, shares: list[Share], totals: Totals, words: dict[str, str]) -> None:
+    columns = [Column(what), Column("Samples", right=True), Column("Share"), Column("Tokens", right=True), Column("Meaning")]
+    rows = [
+        [
+            one.name.replace("_", " "),
+            number(one.samples),
+            Bar(one.samples / totals.samples, share(one.samples, totals.samples)),
+            compact(one.completion_tokens),
+            words.get(one.name, DASH),
+        ]
+        for one in shares
+    ]
+    draw_table(columns, rows, label=what)
+
+
+def _reason(dataset: DatasetView) -> str:
+    if dataset.state is DatasetState.DONE:
+        return {"budget": "its token budget is reached", "samples": "its number of samples is reached"}.get(
+            dataset.reason or "", "no prompt is left"
+        )
+    return dataset.reason or ""
+
+
+def _of_samples(dataset: DatasetView) -> str:
+    limit = f"at most {number(dataset.max_samples)} wanted" if dataset.max_samples is not None else "every prompt"
+    replaced = f", {plural(dataset.superseded_samples, 'replaced one', 'replaced ones')}" if dataset.superseded_samples else ""
+    return f"{share(dataset.finished_samples, dataset.total_samples)}, {limit}{replaced}"
+
+
+def _of_budget(dataset: DatasetView) -> str:
+    return "no budget" if dataset.token_budget is None else f"of {compact(dataset.token_budget)}"
+
+
+def _share_of_budget(dataset: DatasetView) -> str:
+    budget = f"{share(dataset.completion_tokens, dataset.token_budget)} of the budget, " if dataset.token_budget else ""
+    return f"{budget}prompts {compact(dataset.prompt_tokens)}"
