@@ -79,7 +79,7 @@ def job_status(**changes: Any) -> JobStatus:
                 url="http://127.0.0.1:9",
                 version="0.5.3",
                 since=1.0,
-                command=("sglang", "--tp-size", "4"),
+                command=("python", "-m", "sglang.launch_server", "--tp-size", "4"),
             ),
         ),
         "order": ("alpha", "beta"),
