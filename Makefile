@@ -21,7 +21,7 @@ check: $(READY) ## style, types and which part may import which
 	$(BIN)/lint-imports --no-logo
 
 test: $(READY) ## the quick tests
-	$(BIN)/pytest -m "not drill and not real_engine"
+	$(BIN)/pytest -m "not drill and not real_engine" -n 3 --dist loadfile
 
 drill: $(READY) ## kill and fault drills with real processes: ROUNDS=100, SEED=... repeats one
 	ROUNDS=$(ROUNDS) SEED=$(SEED) $(BIN)/pytest -m "drill and not real_engine"
