@@ -1,17 +1,18 @@
 """A dataset's prompts in file order, lazily, each with an id that is the same on every pass.
 
-Memory does not grow with the prompts except for 8 bytes of digest each (about 90 bytes as Python holds them), by which
+Memory does not grow with the prompts except for 8 or 12 bytes of digest each (about 90 bytes as Python holds them), by which
 repeated ids and equal prompts get their occurrence numbers.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -147,7 +148,7 @@ class _IdAssigner:
 
     def __init__(self, id_field: str | None) -> None:
         self._id_field = id_field
-        self._seen: dict[bytes, int] = {}  # 8-byte digest of an id → how often it was wanted
+        self._seen: dict[bytes, int] = {}  # digest of an id → how often it was wanted
 
     def from_record(self, record: Record) -> str | None:
         """The record's own id; None without one. Raises FormError where `id_field` names one that is not there."""
@@ -172,13 +173,14 @@ class _IdAssigner:
 
     def from_text(self, text: str) -> str:
         """As `from_prompt` for a prompt that is one text (the same id, in a quarter of the time)."""
-        return self._hashed(f'[[{{"content":{json.dumps(text)},"role":"user"}}],null,[]]')
+        return self._hashed(f'[[{{"content":{encode_basestring_ascii(text)},"role":"user"}}],null,[]]')
 
     def _hashed(self, content: str) -> str:
-        return self._numbered("h" + blake2b(content.encode(), digest_size=12).hexdigest())
+        digest = blake2b(content.encode(), digest_size=12).digest()
+        return self._numbered("h" + digest.hex(), digest)
 
-    def _numbered(self, text: str) -> str:
-        key = blake2b(text.encode(), digest_size=8).digest()
+    def _numbered(self, text: str, key: bytes | None = None) -> str:
+        key = key or _digest(text)
         count = self._seen.get(key, 0) + 1
         self._seen[key] = count
         if count == 1:
@@ -194,6 +196,10 @@ class _IdAssigner:
 
 
 def _digest(text: str) -> bytes:
+    if len(text) == 25 and text[0] == "h":  # the hash of a prompt (or an id that looks like one) is its own digest
+        with suppress(ValueError):
+            if (digest := bytes.fromhex(text[1:])).hex() == text[1:]:
+                return digest
     return blake2b(text.encode(), digest_size=8).digest()
 
 

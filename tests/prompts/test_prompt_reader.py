@@ -273,3 +273,10 @@ def test_a_preview_shows_the_first_prompts_and_bad_lines_with_the_system_prompt(
     assert texts(shown) == ["a", "b"]
     assert all(item.messages[0]["content"] == "s" for item in shown if isinstance(item, Prompt))
     assert [line for line, _ in bad_lines(shown)] == [2]
+
+
+def test_an_own_id_that_is_the_hash_of_another_prompt_is_numbered(tmp_path: Path) -> None:
+    (hashed,) = ids(read(tmp_path, {"prompt": "a"}))
+    alike = hashed[:-8].upper().replace("H", "h") + "12345678"
+    records = [{"prompt": "a"}, {"prompt": "b", "id": hashed}, {"prompt": "c", "id": alike}, {"prompt": "a"}]
+    assert ids(read(tmp_path, *records)) == [hashed, f"{hashed}#2", alike, f"{hashed}#3"]
