@@ -43,7 +43,7 @@ def measure(folder: Path) -> Iterator[Figure]:
     try:
         ratios = []
         for pair in range(PAIRS):
-            ours, theirs = run_pair(server, folder, pair)
+            ours, theirs = run_pair(server, folder, pair, REQUESTS)
             ratios.append(ours / theirs)
             yield told(
                 f"pair {pair + 1}: Headway {ours:,.0f}, sglang.benchmark.serving {theirs:,.0f} tokens/s", ratios[-1], "{:.3f}"
@@ -53,7 +53,7 @@ def measure(folder: Path) -> Iterator[Figure]:
     yield at_least(f"tokens/s of Headway ÷ the benchmark's, median of {PAIRS} pairs", median(ratios), TARGET, "{:.3f}")
 
 
-def run_pair(server: RealServer, folder: Path, pair: int, requests: int = REQUESTS) -> tuple[float, float]:
+def run_pair(server: RealServer, folder: Path, pair: int, requests: int) -> tuple[float, float]:
     """Tokens a second of Headway and of the benchmark; who begins alternates from pair to pair."""
     if pair % 2:
         theirs = benchmark_tokens_per_s(server, folder, pair, requests)
