@@ -7,6 +7,7 @@ them again.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from collections import Counter
@@ -31,6 +32,18 @@ PROMPTS = {"all": 160, "some": 200, "budget": 400}
 SAMPLES_WANTED = 130  # of "some"
 TOKEN_BUDGET = 6_000  # of "budget"
 MAX_NEW_TOKENS = 120
+# Every server of a round has one of these as well: kills meet servers that are ill already.
+FAULTS = (
+    "none",
+    "none",
+    "orphan-child",
+    "ignore-abort",
+    "ignore-disconnects",
+    "disconnect=0.05",
+    "abort-200=0.1",
+    "http-503=0.05",
+    "die-at-request=80:hold",
+)
 
 
 class Rounds:
@@ -49,7 +62,9 @@ class Rounds:
         folder = self.folder / f"round{number}"
         folder.mkdir()
         ids = {name: write_prompts(folder / f"{name}.jsonl", count) for name, count in PROMPTS.items()}
-        struck = StruckRun(make_run_of_three_datasets(folder), f"SEED={SEED} round {number}")
+        name = f"SEED={SEED} round {number}"
+        fault = random.Random(name).choice(FAULTS)
+        struck = StruckRun(make_run_of_three_datasets(folder, fault), f"{name}, fault {fault}")
         try:
             struck.start()
             for _ in range(STRIKES):
@@ -100,8 +115,9 @@ def test_whatever_is_killed_whenever_every_sample_is_made_exactly_once(number: i
     rounds.results[number].result()
 
 
-def make_run_of_three_datasets(folder: Path) -> LiveRun:
+def make_run_of_three_datasets(folder: Path, fault: str) -> LiveRun:
     """One kind of limit each, short answers, sealed all the time."""
+    with_fault = [] if fault == "none" else ["--fault", fault]
     return make_run(
         folder,
         [
@@ -111,7 +127,7 @@ def make_run_of_three_datasets(folder: Path) -> LiveRun:
         ],
         engine={
             "replicas": 2,
-            "args": ["--load-s", "0.1", "--speed", "5", "--mean", "40", "--no-thinking"],
+            "args": ["--load-s", "0.1", "--speed", "5", "--mean", "40", "--no-thinking", *with_fault],
             "max_restarts": 100,
             "stop_deadline_s": 3,
             "restart_backoff_s": 0.1,
@@ -127,6 +143,7 @@ def check_everything(struck: StruckRun, ids: dict[str, list[str]]) -> None:
     struck.live.check_exact({"all": ids["all"]})
     datasets = {dataset.name: dataset for dataset in struck.live.status().datasets}
     assert {dataset.state for dataset in datasets.values()} == {DatasetState.DONE}
+    assert [row.error for row in struck.live.rows() if row.error is not None] == []
     assert datasets["some"].finished_samples == SAMPLES_WANTED
     assert {row.sample_id for row in struck.live.rows("some")} <= set(ids["some"])
     assert {row.sample_id for row in struck.live.rows("budget")} <= set(ids["budget"])
