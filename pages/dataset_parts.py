@@ -6,7 +6,7 @@ import streamlit as st
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState
-from backend.report.dataset import OUTCOME_WORDS, Share, Totals, read_finish_reasons, read_outcomes, read_refusals
+from backend.report.dataset import OUTCOME_WORDS, Share, read_finish_reasons, read_outcomes, read_refusals
 from backend.report.formatting import DASH, compact, number, plain, plural, share
 from backend.report.views import DatasetView, EventView, RunView
 from backend.run_dir import RunDir
@@ -21,10 +21,14 @@ _FINISH_WORDS = {
 }
 
 
+def draw_state(dataset: DatasetView) -> None:
+    """The state with its reason."""
+    reason = f": {shown(_reason(dataset))}" if dataset.reason else ""
+    st.html(f"<div>{state_html(of_dataset(dataset))}{reason}</div>", width="content")
+
+
 def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) -> None:
-    """State with its reason, and figures against their limits."""
-    reason = f" {shown(_reason(dataset))}" if dataset.reason else ""
-    st.html(f'<div class="hw-dataset-state">{state_html(of_dataset(dataset))}{reason}</div>')
+    """Figures against their limits, and what a reader must know about them."""
     if view.supervisor.state in (SupervisorState.DEAD, SupervisorState.NOT_ANSWERING):
         st.text("Nobody works on the run now: counts are exact, the state is what was said last.")
     draw_figures(
@@ -43,15 +47,15 @@ def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) 
         st.text(plain(note))
 
 
-def draw_ends(run: RunDir, name: str, totals: Totals) -> None:
+def draw_ends(run: RunDir, name: str) -> None:
     """What the samples are worth, beside how they ended."""
     left, right = st.columns(2)
     with left:
         heading("Outcomes", "what the texts are worth, by a rule over what was seen in them")
-        _shares("Outcome", read_outcomes(run, name), totals, OUTCOME_WORDS)
+        _shares("Outcome", read_outcomes(run, name), OUTCOME_WORDS)
     with right:
         heading("Finish reasons", "why generation stopped, as the server says")
-        _shares("Reason", read_finish_reasons(run, name), totals, _FINISH_WORDS)
+        _shares("Reason", read_finish_reasons(run, name), _FINISH_WORDS)
 
 
 def draw_refusals(run: RunDir, name: str) -> None:
@@ -65,13 +69,14 @@ def draw_refusals(run: RunDir, name: str) -> None:
     draw_table(columns, rows, label="Errors")
 
 
-def _shares(what: str, shares: list[Share], totals: Totals, words: dict[str, str]) -> None:
+def _shares(what: str, shares: list[Share], words: dict[str, str]) -> None:
     columns = [Column(what), Column("Samples", right=True), Column("Share"), Column("Tokens", right=True), Column("Meaning")]
+    total = sum(one.samples for one in shares)
     rows = [
         [
             one.name.replace("_", " "),
             number(one.samples),
-            Bar(one.samples / totals.samples, share(one.samples, totals.samples)),
+            Bar(one.samples / total, share(one.samples, total)),
             compact(one.completion_tokens),
             words.get(one.name, DASH),
         ]

@@ -19,7 +19,7 @@ from backend.run_dir import RunDir, RunDirError
 from pages.buttons import dataset_buttons, tell_answers
 from pages.charts import dark, draw
 from pages.clock import local, zone
-from pages.dataset_parts import draw_ends, draw_head, draw_refusals
+from pages.dataset_parts import draw_ends, draw_head, draw_refusals, draw_state
 from pages.nothing import cannot, no_run
 from pages.run_picker import picked_run
 from pages.sample_reader import draw_samples
@@ -61,10 +61,11 @@ def head(run: RunDir, name: str) -> None:
         view = read_view(run)
         dataset = next(d for d in view.datasets if d.name == name)
         bad = last_event(run, "dataset.bad_lines", f"dataset:{name}")
-        draw_head(view, dataset, bad)
-        with st.container(horizontal=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            draw_state(dataset)
             dataset_buttons(run, view, dataset, place="depth")
         tell_answers(run)
+        draw_head(view, dataset, bad)
     except (ConfigError, RunDirError) as error:
         cannot("The state of the dataset cannot be told", error)
 
@@ -104,7 +105,9 @@ def draw_depth(run: RunDir, dataset: DatasetView, now: float) -> None:
     with right:
         if pace.at:
             draw(pace_chart(pace, now=now, zone=zone(), dark=dark()), key="pace")
-    draw_ends(run, name, totals)
+        else:
+            st.text("Tokens an hour stand here once the first minute of answers is over.")
+    draw_ends(run, name)
     draw_refusals(run, name)
 
 

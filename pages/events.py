@@ -20,7 +20,7 @@ LOUDNESS = {
     "Warnings and errors": (Severity.WARNING, Severity.ERROR),
     "Errors": (Severity.ERROR,),
 }
-COLUMNS = [Column("Time"), Column("Kind"), Column("Subject"), Column("What happened"), Column("By")]
+COLUMNS = [Column("Time"), Column("Severity"), Column("Subject"), Column("What happened"), Column("By")]
 
 
 def ask_filter(subjects: tuple[str, ...]) -> EventFilter:

@@ -14,6 +14,8 @@ from pages.tables import Column, Moment, draw_table, heading
 
 KEPT = 50  # so many can be stepped through; they stay the same ones while new samples finish
 LONGEST = 20_000  # characters of a text that are shown
+SHORT = 1_500  # characters of a text that is shown without a scroll bar of its own
+LONG_PX = 340
 
 
 @st.fragment
@@ -64,7 +66,7 @@ def _step(key: str, count: int) -> int:
 def _draw(sample: Sample, line: SampleLine) -> None:
     row = sample.row
     tokens = number(row.completion_tokens) + (" (estimated)" if row.tokens_estimated else "")
-    columns = ["Sample", "Outcome", "Ended by", "Prompt tokens", "Completion tokens", "of it reasoning", "Took", "Finished"]
+    columns = ["Sample", "Outcome", "Ended by", "Prompt tokens", "Completion tokens", "Reasoning tokens", "Took", "Finished"]
     cells = [row.sample_id, sample.outcome.replace("_", " "), row.finish_reason, number(row.prompt_tokens), tokens]
     cells += [number(row.reasoning_tokens), duration(line.finished_at - line.started_at)]
     heads = [Column(name, right="tokens" in name) for name in columns]
@@ -85,7 +87,8 @@ def _draw(sample: Sample, line: SampleLine) -> None:
 def _text(name: str, text: str) -> None:
     cut = "" if len(text) <= LONGEST else f", the first {LONGEST:,} of {len(text):,} characters"
     _text_line(f"{name}{cut}")
-    st.code(plain(text[:LONGEST], keep="\n\t") or DASH, language=None, wrap_lines=True)
+    height = "content" if len(text) < SHORT else LONG_PX
+    st.code(plain(text[:LONGEST], keep="\n\t") or DASH, language=None, wrap_lines=True, height=height)
 
 
 def _text_line(words: str) -> None:

@@ -106,10 +106,10 @@ def _cell_html(column: Column, cell: Cell) -> str:
             inner = time_html(cell.at, cell.words)
         case RunLink():
             address = escape(f"./?{urlencode({'run': cell.run}, errors='replace')}")
-            inner = f'<a href="{address}" target="_self">{shown(cell.run)}</a>'
+            inner = f'<a class="hw-active" href="{address}" target="_self">{shown(cell.run)}</a>'
         case Bar():
             filled = f'<span style="width:{100 * cell.share:.1f}%"></span>' if cell.share is not None else ""
-            inner = f'<span class="hw-bar" aria-hidden="true">{filled}</span> {shown(cell.words)}'
+            inner = f'<span class="hw-bar hw-active" aria-hidden="true">{filled}</span> {shown(cell.words)}'
         case _:
             inner = shown(cell)
     return f'<td data-name="{escape(column.name)}"{_right(column)}><div>{inner}</div></td>'

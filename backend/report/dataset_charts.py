@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from backend.report.charts import Line, Mark, histogram, time_series
 from backend.report.dataset import BINS_PER_OCTAVE, Lengths, Pace, edge_tokens
-from backend.report.formatting import compact, duration, number
+from backend.report.formatting import duration, number
 
 CAP_SHOWN_BINS: Final = 3 * BINS_PER_OCTAVE  # a cap further than this beyond the longest answer is told in words only
 _TICKS: Final = tuple(step * 10**power for power in range(7) for step in (1, 3))
@@ -41,7 +41,7 @@ def lengths_chart(lengths: Lengths, cap_tokens: int | None, *, dark: bool = Fals
     )
     ticks = [tick for tick in _TICKS if edges[0] <= tick <= edges[-1]]
     figure.update_traces(customdata=[[math.ceil(a), math.ceil(b) - 1] for a, b in pairwise(edges)])
-    figure.update_xaxes(tickvals=[_place(tick) for tick in ticks], ticktext=[compact(tick) for tick in ticks])
+    figure.update_xaxes(tickvals=[_place(tick) for tick in ticks], ticktext=[_short(tick) for tick in ticks])
     return figure
 
 
@@ -58,6 +58,10 @@ def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False
         zone=zone,
         dark=dark,
     )
+
+
+def _short(tokens: int) -> str:
+    return f"{tokens // 1_000_000}M" if tokens >= 1_000_000 else f"{tokens // 1000}k" if tokens >= 1000 else str(tokens)
 
 
 def _place(tokens: float) -> float:
