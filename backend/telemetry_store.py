@@ -145,9 +145,7 @@ def read_latest(
 ) -> dict[str, dict[str, Any]]:
     """Each series (of `keys`) that was written since `since` → the fields of its newest row and "at" (epoch seconds)."""
     names = ("at", *_columns(table))
-    query = (
-        f"SELECT {_list(names)} FROM {table} WHERE resolution_s = {RAW_S} AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
-    )
+    query = f"SELECT {_list(names)} FROM {table} WHERE resolution_s = {RAW_S} AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
     asked = _keys(con, table, RAW_S) if keys is None else keys
     found = {key: con.execute(query, (key, int(since))).fetchone() for key in asked}
     return {key: dict(zip(names, row, strict=True)) for key, row in found.items() if row is not None}

@@ -1,11 +1,16 @@
-"""The operator's frame: which run, and the table of contents. Every page runs through it."""
+"""The operator's frame: which run, how it goes, and the table of contents. Every page runs through it."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-from pages.run_picker import pick_run
+from pages.live.component import live_part, style
+from pages.run_picker import pick_run, picked_run
+from pages.watch import simulated_mark, watch
 
+HERE = Path(__file__).parent
 PAGES = {
     "This run": [
         ("overview.py", "Overview", "overview"),
@@ -18,12 +23,24 @@ PAGES = {
 }
 
 st.set_page_config(page_title="Headway", page_icon=":material/stacked_line_chart:", layout="wide")
+style()
 
 page = st.navigation(
     {
-        section: [st.Page(path, title=title, url_path=url, default=url == "overview") for path, title, url in pages]
+        section: [
+            st.Page(path, title=title, url_path=url, default=url == "overview")
+            for path, title, url in pages
+            if (HERE / path).exists()
+        ]
         for section, pages in PAGES.items()
-    }
+    },
 )
 pick_run()
+run = picked_run()
+with st.sidebar:
+    simulated_mark(run)
+    if run is not None:
+        live_part("card", run.name)
+if run is not None and page.url_path not in ("runs", "new-run"):
+    watch(run)
 page.run()

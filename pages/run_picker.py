@@ -28,3 +28,11 @@ def picked_run() -> RunDir | None:
     """The run that was picked; None without any."""
     name = st.session_state.get(_PARAMETER)
     return next((run for run in list_runs(runs_folder()) if run.name == name), None)
+
+
+def no_run() -> None:
+    """What a page of a run says where there is none."""
+    st.subheader("No run yet")
+    st.text(
+        f"Runs lie in {runs_folder()}, and there is none. Make one on New run, or see a simulated one at work with: make demo"
+    )

@@ -121,6 +121,13 @@ def of_severity(severity: str) -> Look:
     return SEVERITIES.get(severity, SEVERITIES[Severity.INFO])
 
 
+def look_of_event(kind: str, severity: str) -> Look:
+    """An event on a chart: its severity, unless it says that something was done or is ready."""
+    if severity == Severity.INFO and kind in ("dataset.done", "engine.ready", "engine.adopted", "gpu.back", "run.finished"):
+        return Look("✓", "note", Tone.DONE)
+    return of_severity(severity)
+
+
 def state_html(look: Look) -> str:
     """A state for `st.html`: escaped; its colour comes from the stylesheet that the frame loads."""
     return (

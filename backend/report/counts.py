@@ -17,7 +17,7 @@ class Counts:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     rejected: int = 0
-    superseded_samples: int = 0  # replaced by a redo, not among the above
+    superseded_samples: int | None = 0  # replaced by a redo, not among the above; None where it was not asked
 
 
 _COUNTED = ("finished_samples", "prompt_tokens", "completion_tokens", "rejected")

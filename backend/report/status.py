@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 EVENTS_SHOWN: Final = 5
 
 
-def read_status(run: RunDir, now: float) -> RunView:
+def read_status(run: RunDir, now: float, *, counted: bool = True) -> RunView:
     """Everything about a run; `now` in epoch seconds. A lost state.sqlite or ledger becomes a note and missing figures.
+
+    Counting the ledger anew takes long where many rows are open: without `counted`, a living supervisor's last word counts.
 
     Raises:
         ConfigError: run.toml cannot be read.
@@ -44,7 +46,10 @@ def read_status(run: RunDir, now: float) -> RunView:
     settings = config.load(run.config)
     notes: list[str] = []
     supervisor, heartbeat = _read_supervisor(run, now, notes)
-    counts = _read_counts(run, supervisor, notes)
+    if not counted and heartbeat is not None and supervisor.state is SupervisorState.ALIVE:
+        counts: dict[str, Counts] | None = _counts_as_said(heartbeat)
+    else:
+        counts = _read_counts(run, supervisor, notes)
     events, unanswered = _read_state(run, notes)
     said = heartbeat.status if heartbeat else None
     if supervisor.state is SupervisorState.ALIVE and (words := supervisor_words(run)) is not None:
@@ -107,6 +112,13 @@ def _read_counts(run: RunDir, supervisor: SupervisorView, notes: list[str]) -> d
         return {}
     notes.append(f"{run.ledger} is missing: what is finished cannot be told. Restore it before the run is started again.")
     return None
+
+
+def _counts_as_said(heartbeat: Heartbeat) -> dict[str, Counts]:
+    return {
+        d.name: Counts(d.finished_samples, d.prompt_tokens, d.completion_tokens, d.rejected, None)
+        for d in heartbeat.status.datasets
+    }
 
 
 def _read_state(run: RunDir, notes: list[str]) -> tuple[tuple[EventView, ...], int]:

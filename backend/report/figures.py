@@ -1,0 +1,142 @@
+"""PURE: the six figures at the head of a run and its GPUs, as they are shown: value, unit, and one dim line of context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.report.formatting import DASH, compact, number, plural, share
+from backend.report.live_series import mean_of_last
+from backend.report.views import RunView
+
+Latest = Mapping[str, Mapping[str, Any]]  # series → its newest row
+Trend = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure. `of` stands small beside the value; `trend` is drawn as a line without an axis."""
+
+    key: str
+    label: str
+    value: str
+    of: str
+    note: str
+    trend: Trend = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFigures:
+    """One GPU or MIG slice. What the device does not tell is "–"."""
+
+    key: str
+    label: str
+    temperature: str
+    power: str
+    memory: str
+    utilization: str
+    trend: Trend = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trends:
+    """The last quarter of an hour in points of 15 s, all replicas and datasets together."""
+
+    decode_tokens_per_s: Trend = ()
+    useful_tokens_per_s: Trend = ()
+    requests_per_s: Trend = ()
+
+
+def figures(view: RunView, driver: Mapping[str, Any], engine: Latest, decode_now: float | None, trends: Trends) -> list[Figure]:
+    """In the order in which they stand. `driver` is the newest row over all datasets ({} where there is none)."""
+    return [
+        _speed(decode_now, driver, trends),
+        _requests(driver, trends),
+        _mean(driver),
+        _in_flight(view, engine),
+        _tokens(view),
+        _samples(view, driver),
+    ]
+
+
+def gpu_figures(latest: Latest, trends: Mapping[str, Trend]) -> list[GpuFigures]:
+    """The GPUs in the order of their numbers."""
+    ordered = sorted(latest.items(), key=lambda item: (item[1]["index"] is None, item[1]["index"] or 0, item[0]))
+    return [_gpu(key, row, trends.get(key, ())) for key, row in ordered]
+
+
+def _speed(decode_now: float | None, driver: Mapping[str, Any], trends: Trends) -> Figure:
+    useful = mean_of_last(trends.useful_tokens_per_s, 20)
+    if decode_now is None and not any(v is not None for v in trends.decode_tokens_per_s):
+        note = "of finished samples, 10 s; the server tells no rate"
+        return Figure("speed", "Tokens/s", number(driver.get("useful_tokens_per_s")), "tok/s", note, trends.useful_tokens_per_s)
+    decode = mean_of_last(trends.decode_tokens_per_s, 20)
+    note = f"{number(decode)} over 5 min · finished {number(useful)}"
+    return Figure("speed", "Tokens/s", number(decode_now), "tok/s", note, trends.decode_tokens_per_s)
+
+
+def _requests(driver: Mapping[str, Any], trends: Trends) -> Figure:
+    last_minute = mean_of_last(trends.requests_per_s, 4)
+    quarter = mean_of_last(trends.requests_per_s, len(trends.requests_per_s))
+    return Figure("requests", "Requests/s", _rate(last_minute), "req/s", f"last minute · {_rate(quarter)} over 15 min",
+                  trends.requests_per_s)  # fmt: skip
+
+
+def _mean(driver: Mapping[str, Any]) -> Figure:
+    recent, overall = driver.get("mean_completion_tokens_recent"), driver.get("mean_completion_tokens")
+    return Figure("mean", "Mean completion", number(recent), "tok", f"finished in 5 min · all so far {number(overall)}")
+
+
+def _in_flight(view: RunView, engine: Latest) -> Figure:
+    queued = _sum(row["queued"] for row in engine.values())
+    fullest = max((row["token_usage"] for row in engine.values() if row["token_usage"] is not None), default=None)
+    retracted = _sum(row["retracted_total"] for row in engine.values())
+    note = f"{number(queued)} queued · KV {share(fullest, 1.0)} · {number(retracted)} retracted"
+    return Figure("in_flight", "In flight", number(view.in_flight), f"of {number(view.concurrency)}", note)
+
+
+def _tokens(view: RunView) -> Figure:
+    done, budgets = view.totals.completion_tokens, [d.token_budget for d in view.datasets]
+    if None not in budgets:
+        budget = sum(b for b in budgets if b is not None)
+        return Figure("tokens", "Tokens", compact(done), f"of {compact(budget)}", f"{share(done, budget)} of all budgets")
+    with_budget = [d for d in view.datasets if d.token_budget is not None]
+    note = "completion tokens of finished samples"
+    if with_budget:
+        part = sum(d.completion_tokens or 0 for d in with_budget)
+        note = f"{share(part, sum(d.token_budget or 0 for d in with_budget))} of {plural(len(with_budget), 'budget')}"
+    return Figure("tokens", "Tokens", compact(done), "finished", note)
+
+
+def _samples(view: RunView, driver: Mapping[str, Any]) -> Figure:
+    totals = [d.total_samples for d in view.datasets]
+    whole = f"of ≤ {number(sum(t for t in totals if t is not None))}" if None not in totals else "finished"
+    note = f"{number(view.totals.rejected)} rejected · {number(driver.get('retried_total'))} sent again"
+    return Figure("samples", "Samples", number(view.totals.finished_samples), whole, note)
+
+
+def _gpu(key: str, row: Mapping[str, Any], trend: Trend) -> GpuFigures:
+    used, total = row["memory_used_bytes"], row["memory_total_bytes"]
+    return GpuFigures(
+        key=key,
+        label=f"GPU {row['index']:.0f}" if row["index"] is not None else key[:12],
+        temperature=_with_unit(row["temperature_c"], " °C"),
+        power=_with_unit(row["power_w"], " W"),
+        memory=DASH if used is None or not total else f"{used / 2**30:.0f}/{total / 2**30:.0f} GiB",
+        utilization=_with_unit(row["utilization_percent"], "%"),
+        trend=trend,
+    )
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return DASH if value is None else f"{value:.0f}{unit}"
+
+
+def _rate(value: float | None) -> str:
+    return number(value, 0 if value is not None and value >= 100 else 1 if value is not None and value >= 10 else 2)
+
+
+def _sum(values: Any) -> float | None:
+    known: Sequence[float] = [v for v in values if v is not None]
+    return sum(known) if known else None

@@ -1,0 +1,146 @@
+"""PURE: the first line of a page: what runs, how far it is and, as long as nothing better is known, how long it may take.
+
+The command line's sentences are `status_text.py`'s; they name commands, these stand beside buttons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from backend.heartbeat import SupervisorState
+from backend.records import DatasetState, EngineState, RunPhase
+from backend.report.formatting import compact, duration, plural
+from backend.report.views import DatasetView, RunView
+
+OVER: Final = frozenset({DatasetState.DONE, DatasetState.KILLED, DatasetState.FAILED})
+_STANDING: Final = frozenset({DatasetState.PAUSED, DatasetState.HELD})  # need somebody before they go on
+_ACTIVE: Final = frozenset({DatasetState.RUNNING, DatasetState.DRAINING})
+
+
+def headline(view: RunView) -> str:
+    """What runs and how far it is: "Running B3, 2 of 6 datasets done, 4,812 samples with 9.8M tokens."."""
+    done = _done(view)
+    match view.supervisor.state:
+        case SupervisorState.NEVER_STARTED:
+            return f"Created and not started yet: {plural(len(view.datasets), 'dataset')}."
+        case SupervisorState.DEAD:
+            return f"Interrupted, {done}."
+        case SupervisorState.NOT_ANSWERING:
+            return f"Not answering, {done}."
+    match view.phase:
+        case RunPhase.STARTING | None:
+            return f"Starting, {done}."
+        case RunPhase.RUNNING:
+            return f"{_doing(view)}, {done}."
+        case RunPhase.DRAINING:
+            return f"Stopping when {plural(view.in_flight or 0, 'request')} in flight are done, {done}."
+        case RunPhase.STOPPING:
+            return f"Stopping the engine, {done}."
+    return f"{view.phase.value.capitalize()}, {done}."
+
+
+def supervisor_trouble(view: RunView) -> str | None:
+    """What is said, with a button, where nobody works on a run that is not over; None where all is well."""
+    s = view.supervisor
+    ago = f" since {duration(s.heartbeat_age_s)}" if s.heartbeat_age_s is not None else ""
+    if s.state is SupervisorState.DEAD:
+        return f"The supervisor is dead: no sign of life{ago}. What is finished is safe; a restart goes on from there."
+    if s.state is SupervisorState.NOT_ANSWERING:
+        return (
+            f"The supervisor (pid {s.pid or 'not known'}) is not answering: no sign of life{ago}. Its machine may be "
+            f"overloaded or its disk slow. If that lasts, end the process; then it can be restarted here."
+        )
+    if s.state is SupervisorState.LEFT and view.phase is RunPhase.FAILED:
+        errors = [e.message for e in view.events if e.severity == "error"]
+        return f"The run has failed. {errors[-1] if errors else 'Its log says why.'}"
+    if view.admission_stopped and s.state is SupervisorState.ALIVE:
+        return f"Nothing is admitted: {view.admission_stopped}"
+    return None
+
+
+def naive_eta_s(datasets: Sequence[DatasetView], tokens_per_s: float | None) -> float | None:
+    """Seconds until everything that may run is done, as if the last minutes went on: remaining tokens by their speed.
+
+    A dataset ends at whichever of its limits comes first. None where a limit, a mean or the speed is not known, or nothing is
+    left to do.
+    """
+    if not tokens_per_s or tokens_per_s <= 0:
+        return None
+    remaining, means = 0.0, [d.mean_completion_tokens for d in datasets if d.mean_completion_tokens]
+    for dataset in datasets:
+        if dataset.state is None or dataset.state in OVER or dataset.state in _STANDING:
+            continue
+        mean = dataset.mean_completion_tokens or (sum(means) / len(means) if means else None)
+        limits = []
+        if dataset.token_budget is not None:
+            limits.append(float(dataset.token_budget - (dataset.completion_tokens or 0)))
+        if dataset.total_samples is not None and mean is not None:
+            limits.append((dataset.total_samples - (dataset.finished_samples or 0)) * mean)
+        if not limits:
+            return None
+        remaining += max(0.0, min(limits))
+    return remaining / tokens_per_s if remaining > 0 else None
+
+
+def eta_words(seconds: float | None, *, standing: int = 0) -> str | None:
+    """ "About 3 h 20 min at the present speed (naive)"; None where it is not known. `standing`: paused and held datasets."""
+    if seconds is None:
+        return None
+    without = f", without {plural(standing, 'dataset')} that wait for you" if standing else ""
+    return f"About {duration(_rounded(seconds))} at the present speed (naive{without})"
+
+
+def count_standing(view: RunView) -> int:
+    """Datasets that are paused or held."""
+    return sum(d.state in _STANDING for d in view.datasets)
+
+
+def progress(dataset: DatasetView) -> float | None:
+    """0..1 of the limit that is nearest, samples or tokens; None where neither is known."""
+    if dataset.state is DatasetState.DONE:
+        return 1.0
+    pairs = (
+        (dataset.finished_samples, dataset.total_samples),
+        (dataset.completion_tokens, dataset.token_budget),
+    )
+    known = [part / whole for part, whole in pairs if part is not None and whole]
+    return min(1.0, max(known)) if known else None
+
+
+def share_done(view: RunView) -> float | None:
+    """0..1 over all datasets that were not killed; None where one of them is not known."""
+    shares = [progress(d) for d in view.datasets if d.state is not DatasetState.KILLED]
+    known = [s for s in shares if s is not None]
+    return sum(known) / len(known) if known and len(known) == len(shares) else None
+
+
+def _rounded(seconds: float) -> float:
+    """To what such a guess is worth: minutes, from ten hours on tens of minutes."""
+    grain = 10 if seconds < 120 else 60 if seconds < 36_000 else 600
+    return max(grain, round(seconds / grain) * grain)
+
+
+def _doing(view: RunView) -> str:
+    active = [d.name for d in view.datasets if d.state in _ACTIVE]
+    ready = any(r.state is EngineState.READY for r in view.replicas)
+    if not ready:
+        states = ", ".join(dict.fromkeys(r.state.value for r in view.replicas))
+        return f"Waiting for the engine ({states})" if states else "Waiting for the engine"
+    if active:
+        return f"Running {active[0] if len(active) == 1 else ', '.join(active[:-1]) + ' and ' + active[-1]}"
+    left = [d for d in view.datasets if d.state not in OVER]
+    if left and all(d.state is DatasetState.PAUSED for d in left):
+        return "Paused"
+    return "Waiting, no dataset may run"
+
+
+def _done(view: RunView) -> str:
+    over = sum(d.state is DatasetState.DONE for d in view.datasets)
+    t = view.totals
+    parts = [f"{over} of {plural(len(view.datasets), 'dataset')} done"]
+    if t.finished_samples is None or t.completion_tokens is None:
+        parts.append("how much is finished is not known")
+    else:
+        parts.append(f"{plural(t.finished_samples, 'sample')} with {compact(t.completion_tokens)} tokens")
+    return ", ".join(parts)

@@ -1,0 +1,60 @@
+"""The datasets of a run as rows to press: how far each is, how it goes, and its buttons. Refreshed every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import streamlit as st
+
+from backend.records import DatasetState
+from backend.report.formatting import DASH, compact, number
+from backend.report.headline import progress
+from backend.report.views import DatasetView, RunView
+from backend.run_dir import RunDir
+from pages.buttons import dataset_buttons
+from pages.states import of_dataset, state_html
+
+HEAD = ("Dataset", "State", "Done", "Samples", "Mean tok", "tok/s")
+
+
+def dataset_table(run: RunDir, view: RunView, tokens_per_s: Mapping[str, float | None]) -> None:
+    """A row a dataset, in the order in which they run."""
+    with st.container(key="hw-table"):
+        cells = "".join(f'<span class="{"hw-number" if i > 2 else ""}">{word}</span>' for i, word in enumerate(HEAD))
+        st.html(f'<div class="hw-row hw-head" aria-hidden="true">{cells}</div>')
+        for dataset in view.datasets:
+            with st.container(key=f"hw-row-{dataset.name}", horizontal=True, vertical_alignment="center"):
+                st.html(_row(dataset, tokens_per_s.get(dataset.name)))
+                with st.container(key=f"hw-do-{dataset.name}", horizontal=True, horizontal_alignment="right", gap="xsmall"):
+                    dataset_buttons(run, view, dataset)
+
+
+def _row(d: DatasetView, tokens_per_s: float | None) -> str:
+    look, share = of_dataset(d), progress(d)
+    width = f"{100 * share:.1f}%" if share is not None else "0"
+    speed = tokens_per_s if d.state in (DatasetState.RUNNING, DatasetState.DRAINING) else None
+    reason = escape(d.reason) if d.reason and d.state is not DatasetState.DONE else ""
+    return (
+        f'<div class="hw-row" role="group" aria-label="{escape(d.name)}">'
+        f'<span class="hw-name" title="{escape(d.name)}">{escape(d.name)}</span>'
+        f'<span class="hw-cell-state">{state_html(look)}</span>'
+        f'<span class="hw-progress"><span class="hw-bar"><span class="hw-bar-done hw-fill-{look.tone}" '
+        f'style="display:block;width:{width}"></span></span><span class="hw-small">{_limit(d)}</span></span>'
+        f'<span class="hw-number"><span class="hw-key">samples </span>{number(d.finished_samples)}'
+        f'<span class="hw-small">{_total(d)}</span></span>'
+        f'<span class="hw-number"><span class="hw-key">mean </span>{number(d.mean_completion_tokens)}</span>'
+        f'<span class="hw-number"><span class="hw-key">tok/s </span>{number(speed)}</span>'
+        + (f'<span class="hw-reason">{reason}</span>' if reason else "")
+        + "</div>"
+    )
+
+
+def _limit(d: DatasetView) -> str:
+    if d.token_budget is not None:
+        return f"{compact(d.completion_tokens)} / {compact(d.token_budget)}"
+    return f"{compact(d.completion_tokens)} tok" if d.completion_tokens is not None else DASH
+
+
+def _total(d: DatasetView) -> str:
+    return "" if d.total_samples is None or d.token_budget is not None else f" / {number(d.total_samples)}"

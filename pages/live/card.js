@@ -1,0 +1,38 @@
+// The run's card in the sidebar, on every page: state, age, progress. It also keeps the browser's tab up to date.
+import { element, state, write } from "./dom.js"
+import { subscribe } from "./poll.js"
+import { showInTab } from "./tab.js"
+
+export function mount(root, data) {
+  const line = element("div", "hw-card-line")
+  const bar = element("div", "hw-bar-done")
+  const where = element("span", "hw-dim")
+  let drawn = ""
+  root.replaceChildren(element("div", "hw-card", line, element("div", "hw-bar", bar)))
+  const hear = (answer) => {
+    if (!answer.look) {
+      write(where, answer.error ?? "no answer from the dashboard")
+      if (!line.contains(where)) line.replaceChildren(where)
+      drawn = ""
+      return
+    }
+    const key = `${answer.look.sign}${answer.look.word}`
+    if (drawn !== key) line.replaceChildren(state(answer.look), where)
+    drawn = key
+    write(where, answer.age === null ? "" : `created ${answer.age} ago`)
+    bar.className = `hw-bar-done hw-fill-${answer.look.tone}`
+    bar.style.width = `${((answer.share ?? 0) * 100).toFixed(1)}%`
+    showInTab(answer)
+  }
+  let stop = subscribe(data.run, false, hear)
+  let run = data.run
+  return {
+    update(next) {
+      if (next.run === run) return
+      run = next.run
+      stop()
+      stop = subscribe(run, false, hear)
+    },
+    unmount: () => stop(),
+  }
+}

@@ -1,0 +1,38 @@
+// Overview's first line: what runs, how far it is, how long it may take; beneath it how fresh that is.
+import { element, time, utc, write } from "./dom.js"
+import { subscribe } from "./poll.js"
+
+export function mount(root, data) {
+  const sentence = element("span")
+  const eta = element("span", "hw-accent-text")
+  const asOf = element("span")
+  const detail = element("span")
+  root.replaceChildren(
+    element("h1", "hw-headline", sentence, " ", eta),
+    element("p", "hw-dim hw-detail", asOf, detail),
+  )
+  write(sentence, data.sentence)
+  const hear = (answer) => {
+    if (!answer.look) {
+      root.classList.toggle("hw-stale", true)
+      return
+    }
+    root.classList.toggle("hw-stale", false)
+    write(sentence, answer.sentence)
+    write(eta, answer.eta ? `${answer.eta}.` : "")
+    write(asOf, `as of ${time(answer.at)}`)
+    asOf.title = utc(answer.at)
+    write(detail, ` · ${answer.detail}`)
+  }
+  let stop = subscribe(data.run, true, hear)
+  let run = data.run
+  return {
+    update(next) {
+      if (next.run === run) return
+      run = next.run
+      stop()
+      stop = subscribe(run, true, hear)
+    },
+    unmount: () => stop(),
+  }
+}

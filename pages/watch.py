@@ -1,0 +1,40 @@
+"""What every page says of its run: that it is simulated, and that its supervisor is dead or silent, with the remedy at hand."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from backend.heartbeat import SupervisorState
+from backend.records import RunPhase
+from backend.report.live import LiveError
+from backend.run_dir import RunDir
+from pages.buttons import start_button
+from pages.live.component import live_part
+from pages.live.routes import LIVE
+from pages.states import of_run
+
+_BRAND = '<div class="hw-brand"><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1l7 14H1z"/></svg>Headway{mark}</div>'
+
+
+def simulated_mark(run: RunDir | None) -> None:
+    """The brand; beside it the word "simulated" where the engine is."""
+    try:
+        simulated = run is not None and LIVE.view(run).engine_kind == "simulated"
+    except LiveError:
+        simulated = False
+    st.html(_BRAND.format(mark='<span class="hw-simulated">simulated</span>' if simulated else ""))
+
+
+@st.fragment
+def watch(run: RunDir) -> None:
+    """A banner while something is wrong. Its words come by polling; only when the state changes this runs again."""
+    try:
+        view = LIVE.fresh_view(run)
+    except LiveError as error:
+        st.text(str(error))
+        return
+    s = view.supervisor
+    with st.container(key="hw-watch", horizontal=True, vertical_alignment="center"):
+        live_part("watch", run.name, state=f"{s.state} {of_run(view).word} {s.life}")
+        if s.state is SupervisorState.DEAD or (s.state is SupervisorState.LEFT and view.phase is RunPhase.FAILED):
+            start_button(run, view, place="watch")
