@@ -15,7 +15,7 @@ import aiohttp
 from backend.job.alarms import ThroughputWatch
 from backend.job.engine_probe import EngineProbe
 from backend.job.reconcile import ObservedReplica, RestartPolicy
-from backend.job.replica import Endpoint, Replica, ReplicaObservation, ReplicaPhase, StartRefused
+from backend.job.replica import Endpoint, Replica, ReplicaObservation, ReplicaPhase, StartRefused, StopReport
 from backend.job.stall import StallWatch, Verdict
 from backend.records import EngineState, Event, ReplicaStatus, Severity
 from backend.telemetry import EngineSample
@@ -224,13 +224,13 @@ class ReplicaKeeper:
         failed_start = seen.phase is ReplicaPhase.START_FAILED
         reason = seen.reason or "its process is gone"
         self._become(EngineState.STOPPING, reason)
-        report = await self.replica.stop(deadline_s=0 if seen.pid is None else self._stop_deadline_s)
+        report = await self._end(deadline_s=0 if seen.pid is None else self._stop_deadline_s)
         if not report.clean:
             reason = f"{reason} {report.message}"
         self._end_life(reason, failed_start=failed_start)
 
     async def _stop(self, reason: str, *, failed: bool) -> None:
-        report = await self.replica.stop(deadline_s=self._stop_deadline_s)
+        report = await self._end(deadline_s=self._stop_deadline_s)
         severity = Severity.INFO if report.clean else Severity.WARNING
         self._emit(Event(self._now(), "engine.stopped", f"engine:{self.name}", _sentence(report.message), severity))
         if failed:
@@ -238,6 +238,15 @@ class ReplicaKeeper:
         else:
             self._ended_at = None
             self._become(EngineState.STOPPED, None)
+
+    async def _end(self, *, deadline_s: float) -> StopReport:
+        """What ending it came to. After an error of our own the state must not stay `stopping` for ever."""
+        try:
+            return await self.replica.stop(deadline_s=deadline_s)
+        except Exception as error:
+            log.exception("replica %s could not be ended", self.name)
+            words = f"replica {self.name}: it could not be ended ({type(error).__name__}: {error}); logs/supervisor.log has it"
+            return StopReport(clean=False, message=words)
 
     def _end_life(self, reason: str, *, failed_start: bool) -> None:
         now = self._now()

@@ -150,7 +150,13 @@ class ServerProcess:
         self._watch.begin(replace(record, main=main), ReplicaPhase.LOADING, now)
 
     def _start(self, command: LaunchCommand) -> subprocess.Popen[bytes]:
-        log = server_log.open_log(self._watch.log_path)
+        try:
+            log = server_log.open_log(self._watch.log_path)
+        except OSError as error:
+            remove_record(self._run.servers, self.name)
+            raise StartRefused(
+                f"{self._watch.log_path} cannot be written: {error.strerror}. Make room there, or correct its permissions."
+            ) from error
         try:
             return subprocess.Popen(
                 command.argv,

@@ -13,7 +13,7 @@ import pytest
 from backend.job.reconcile import RestartPolicy
 from backend.job.replica import AdoptOutcome, AdoptResult, Endpoint, ReplicaObservation, ReplicaPhase, StartRefused, StopReport
 from backend.job.replica_keeper import ReplicaKeeper
-from backend.records import EngineState, Event
+from backend.records import EngineState, Event, Severity
 from backend.telemetry import EngineSample
 
 POLICY = RestartPolicy(backoff_s=2.0, backoff_max_s=60.0, max_restarts=8, window_s=3600.0)
@@ -261,6 +261,24 @@ async def test_a_stop_that_was_asked_for_is_no_end_to_recover_from(make_bench: M
     await settle(bench, EngineState.STOPPED)
     assert bench.keeper.observed().ended_at is None
     assert bench.told()[-1] == ("engine.stopped", "Replica 0: ended when asked; nothing of it is left.")
+
+
+async def test_a_stop_that_fails_by_an_error_of_our_own_is_told_and_lets_the_run_leave(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: FakeReplica, *, deadline_s: float) -> StopReport:
+        raise PermissionError("servers/0.json")
+
+    bench = await make_bench()
+    await bench.make_ready()
+    monkeypatch.setattr(FakeReplica, "stop", fail)
+    bench.keeper.stop("no longer wanted")
+    await settle(bench, EngineState.STOPPED)
+    assert bench.told()[-1] == (
+        "engine.stopped",
+        "Replica 0: it could not be ended (PermissionError: servers/0.json); logs/supervisor.log has it.",
+    )
+    assert bench.events[-1].severity is Severity.WARNING
 
 
 async def test_forgiving_forgets_former_ends(make_bench: MakeBench) -> None:

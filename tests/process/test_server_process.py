@@ -114,6 +114,13 @@ def test_a_command_that_cannot_be_run_refuses_the_start(run: RunDir, make_config
     assert list(run.servers.iterdir()) == []
 
 
+def test_a_log_that_cannot_be_opened_refuses_the_start(run: RunDir, make_config: MakeConfig) -> None:
+    run.server_log("0").mkdir()
+    with pytest.raises(StartRefused, match=r"server-0\.log cannot be written: Is a directory\. Make room there"):
+        one_replica(make_config(), run).launch(time.time())
+    assert list(run.servers.iterdir()) == []
+
+
 async def test_a_server_that_ignores_sigterm_is_killed_after_the_deadline(
     run: RunDir, make_config: MakeConfig, until: Until
 ) -> None:
