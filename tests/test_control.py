@@ -98,6 +98,13 @@ def test_relative_programs_models_and_keys_are_made_absolute_but_not_hub_names(t
     assert config_file.load(hub.config).model.path == "org/name"
 
 
+def test_the_lengths_of_a_simulated_engine_lie_beside_its_configuration(tmp_path: Path) -> None:
+    args = 'kind = "simulated"\nargs = ["--speed", "2", "--lengths", "own.json", "--load-s", "1"]'
+    config = write_config(tmp_path, text=CONFIG.replace('kind = "simulated"', args))
+    settings = config_file.load(create(config, tmp_path / "runs").config)
+    assert settings.engine.args == ["--speed", "2", "--lengths", str(tmp_path / "own.json"), "--load-s", "1"]
+
+
 def test_an_existing_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     before = run.config.read_bytes()

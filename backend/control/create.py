@@ -7,6 +7,7 @@ import secrets
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from backend import config as config_file
@@ -49,6 +50,9 @@ def with_absolute_paths(settings: RunConfig, base: Path) -> RunConfig:
     if engine.kind is EngineKind.LOCAL and "PYTHONPATH" in engine.env:  # the server's own folder would be no use for it
         paths = [_absolute(p, base) for p in engine.env["PYTHONPATH"].split(os.pathsep) if p]
         engine = engine.model_copy(update={"env": {**engine.env, "PYTHONPATH": os.pathsep.join(paths)}})
+    if engine.kind is EngineKind.SIMULATED:
+        args = [_absolute(arg, base) if flag == "--lengths" else arg for flag, arg in pairwise(["", *engine.args])]
+        engine = engine.model_copy(update={"args": args})
     model = settings.model
     # "org/name" is a Hugging Face id unless such a folder stands beside the TOML
     if model.path.startswith(("/", "~", "./", "../")) or (base / model.path).is_dir():

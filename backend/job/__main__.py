@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Final
 
 import aiohttp
 
-from backend.config import ConfigError, RunConfig, load
+from backend.config import ConfigError, EngineKind, RunConfig, load
 from backend.job.group_commit import LedgerError
 from backend.job.ledger import Ledger
 from backend.job.lock import AlreadyRunningError, supervisor_lock
@@ -28,6 +29,7 @@ FAILED: Final = 1
 LOCKED: Final = 3
 LOG_BYTES: Final = 20 << 20
 LOG_FILES: Final = 5
+SIMULATED_GPUS: Final = ("HEADWAY_NVML_LIBRARY", "FAKE_NVML_DIR")  # where NVML and the values of its stand-in are
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,6 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
         config = load(run.config)
         run.create_folders()
         _log_to(run.supervisor_log())
+        if config.engine.kind is EngineKind.SIMULATED:
+            # A simulated box brings its GPUs along: whoever starts this run, they are seen, and by no other run.
+            os.environ |= {name: value for name, value in config.engine.env.items() if name in SIMULATED_GPUS}
         with supervisor_lock(run):
             return asyncio.run(_work(run, config))
     except AlreadyRunningError as error:
@@ -51,7 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _work(run: RunDir, config: RunConfig) -> int:
-
     store = StateStore(run)
     ledger = Ledger.open(run)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.simulator.children import Child, kill_children, start_children, watch_children
 from backend.simulator.command_line import parse_settings
-from backend.simulator.gpu_state import write_forever
+from backend.simulator.gpu_state import file_for, write_forever
 from backend.simulator.log import Log
 from backend.simulator.server import SimulatedServer
 from backend.simulator.settings import CAP_WARNING, Profile, Settings
@@ -81,7 +81,8 @@ async def _serve(settings: Settings, log: Log, children: tuple[Child, ...]) -> i
         loop.add_signal_handler(number, stop.set)
     tasks = [loop.create_task(watch_children(server, children))] if children else []
     if settings.gpu_state_file:
-        tasks.append(loop.create_task(write_forever(settings.gpu_state_file, settings.gpus, server.engine)))
+        path = file_for(settings.gpu_state_file, settings.gpus)
+        tasks.append(loop.create_task(write_forever(path, settings.gpus, server.engine)))
     if settings.port_file:
         part = Path(settings.port_file + ".part")
         part.write_text(f"{server.port}\n")

@@ -74,7 +74,7 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--fault", action="append", default=[], metavar="NAME[=ARG]", help=", ".join(sorted(KINDS)))
     own.add_argument("--children", action=argparse.BooleanOptionalAction, default=True)
     own.add_argument("--gpus", help="indices, comma separated (default: CUDA_VISIBLE_DEVICES, else 0)")
-    own.add_argument("--gpu-state-file", metavar="PATH")
+    own.add_argument("--gpu-state-file", metavar="PATH", help="a file, or a folder in which each server keeps its own")
     own.add_argument("--port-file", metavar="PATH", help="the bound port is written there")
     own.add_argument("--prices", default="0.5,2.0", metavar="IN,OUT", help="USD per million tokens (profile api)")
     own.add_argument("--rpm", type=int, help="requests a minute (profile api)")

@@ -14,7 +14,7 @@ _IDLE_W, _FULL_W = 90.0, 650.0
 _WEIGHTS_GIB, _KV_GIB = 70.0, 55.0
 
 
-async def write_forever(path: str, gpus: tuple[int, ...], engine: Engine) -> None:
+async def write_forever(path: Path, gpus: tuple[int, ...], engine: Engine) -> None:
     """Rewrite the file each second, atomically: a reader never sees half of it."""
     energy_mj, written_at = 0.0, time.monotonic()
     while True:
@@ -23,8 +23,14 @@ async def write_forever(path: str, gpus: tuple[int, ...], engine: Engine) -> Non
         power_w = _IDLE_W + (_FULL_W - _IDLE_W) * busy
         energy_mj += power_w * (now - written_at) * 1000
         written_at = now
-        write_once(Path(path), gpus, busy=busy, power_w=power_w, energy_mj=energy_mj)
+        write_once(path, gpus, busy=busy, power_w=power_w, energy_mj=energy_mj)
         await asyncio.sleep(_INTERVAL_S)
+
+
+def file_for(place: str, gpus: tuple[int, ...]) -> Path:
+    """The file at `place`; where that is a folder, the one in it of these GPUs, so that servers of equal flags share it."""
+    path = Path(place)
+    return path / f"gpus-{'-'.join(map(str, gpus))}" if path.is_dir() else path
 
 
 def _load_of(engine: Engine) -> float:

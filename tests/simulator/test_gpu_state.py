@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from backend.simulator.gpu_state import write_forever, write_once
+from backend.simulator.gpu_state import file_for, write_forever, write_once
 
 from .conftest import Serve
 
@@ -24,6 +24,12 @@ def test_the_file_holds_every_gpu_and_nothing_half_written(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_servers_that_share_a_folder_write_a_file_each(tmp_path: Path) -> None:
+    assert file_for(str(tmp_path / "one"), (0,)) == tmp_path / "one"
+    assert file_for(str(tmp_path), (0, 1)) == tmp_path / "gpus-0-1"
+    assert file_for(str(tmp_path), (2,)) == tmp_path / "gpus-2"
+
+
 async def test_utilisation_follows_the_load(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "gpus.txt"
 
@@ -34,7 +40,7 @@ async def test_utilisation_follows_the_load(serve: Serve, tmp_path: Path) -> Non
             await asyncio.sleep(0.05)
 
     async with serve(speed=10, mean=20_000, log_sd=0) as client:
-        writer = asyncio.create_task(write_forever(str(path), (0,), client.server.engine))
+        writer = asyncio.create_task(write_forever(path, (0,), client.server.engine))
         await until_util(lambda util: util == 0)
         tasks = [asyncio.create_task(client.chat(f"p{n}")) for n in range(20)]
         await until_util(lambda util: util > 80)
