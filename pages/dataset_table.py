@@ -15,7 +15,7 @@ from backend.run_dir import RunDir
 from pages.buttons import dataset_buttons
 from pages.states import of_dataset, state_html
 
-HEAD = ("Dataset", "State", "Done", "Samples", "Mean tok", "tok/s")
+HEAD = ("Dataset", "State", "Progress", "Samples", "Mean tok", "tok/s")
 
 
 def dataset_table(run: RunDir, view: RunView, tokens_per_s: Mapping[str, float | None]) -> None:
@@ -26,7 +26,9 @@ def dataset_table(run: RunDir, view: RunView, tokens_per_s: Mapping[str, float |
         for dataset in view.datasets:
             with st.container(key=f"hw-row-{dataset.name}", horizontal=True, vertical_alignment="center"):
                 st.html(_row(dataset, tokens_per_s.get(dataset.name)))
-                with st.container(key=f"hw-do-{dataset.name}", horizontal=True, horizontal_alignment="right", gap="xsmall"):
+                with st.container(
+                    key=f"hw-do-{dataset.name}", horizontal=True, horizontal_alignment="right", gap="xsmall", width=148
+                ):
                     dataset_buttons(run, view, dataset)
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.live.component import live_part, style
 from pages.run_picker import pick_run, picked_run
-from pages.watch import simulated_mark, watch
+from pages.watch import draw_brand, watch
 
 HERE = Path(__file__).parent
 PAGES = {
@@ -22,7 +22,7 @@ PAGES = {
     "All runs": [("runs.py", "Runs", "runs"), ("new_run.py", "New run", "new-run")],
 }
 
-st.set_page_config(page_title="Headway", page_icon=":material/stacked_line_chart:", layout="wide")
+st.set_page_config(page_title="Headway", page_icon=str(HERE / "icon.svg"), layout="wide", initial_sidebar_state=216)
 style()
 
 page = st.navigation(
@@ -35,10 +35,12 @@ page = st.navigation(
         for section, pages in PAGES.items()
     },
 )
+with st.sidebar:
+    brand = st.empty()
 pick_run()
 run = picked_run()
 with st.sidebar:
-    simulated_mark(run)
+    draw_brand(brand, run)
     if run is not None:
         live_part("card", run.name)
 if run is not None and page.url_path not in ("runs", "new-run"):

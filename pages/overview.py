@@ -11,7 +11,8 @@ from pages.buttons import run_buttons, tell_answers
 from pages.dataset_table import dataset_table
 from pages.live.component import live_part
 from pages.live.routes import LIVE
-from pages.run_picker import no_run, picked_run
+from pages.nothing import cannot, no_run
+from pages.run_picker import picked_run
 
 TABLE_EVERY_S = 5
 
@@ -21,7 +22,7 @@ def draw(run: RunDir) -> None:
     try:
         view = LIVE.view(run)
     except LiveError as error:
-        st.text(str(error))
+        cannot(run.name, error)
         return
     with st.container(key="hw-head", horizontal=True, vertical_alignment="top"):
         live_part("head", run.name, sentence=headline(view))
@@ -48,7 +49,7 @@ def datasets(run: RunDir) -> None:
     try:
         view, speeds = LIVE.fresh_view(run), LIVE.dataset_speeds(run)
     except LiveError as error:
-        st.text(str(error))
+        cannot(run.name, error)
         return
     tell_answers(run)
     dataset_table(run, view, speeds)

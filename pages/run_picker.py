@@ -19,7 +19,9 @@ def pick_run() -> None:
     wanted = st.query_params.get(_PARAMETER) or st.session_state.get(_PARAMETER)
     names = list(runs)
     with st.sidebar:
-        name = st.selectbox("Run", names, index=names.index(wanted) if wanted in names else 0, key="picked_run")
+        name = st.selectbox(
+            "Run", names, label_visibility="collapsed", index=names.index(wanted) if wanted in names else 0, key="picked_run"
+        )
     st.session_state[_PARAMETER] = name
     st.query_params[_PARAMETER] = name
 
@@ -28,11 +30,3 @@ def picked_run() -> RunDir | None:
     """The run that was picked; None without any."""
     name = st.session_state.get(_PARAMETER)
     return next((run for run in list_runs(runs_folder()) if run.name == name), None)
-
-
-def no_run() -> None:
-    """What a page of a run says where there is none."""
-    st.subheader("No run yet")
-    st.text(
-        f"Runs lie in {runs_folder()}, and there is none. Make one on New run, or see a simulated one at work with: make demo"
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from backend.heartbeat import SupervisorState
 from backend.records import RunPhase
@@ -11,18 +12,19 @@ from backend.run_dir import RunDir
 from pages.buttons import start_button
 from pages.live.component import live_part
 from pages.live.routes import LIVE
+from pages.nothing import cannot
 from pages.states import of_run
 
 _BRAND = '<div class="hw-brand"><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1l7 14H1z"/></svg>Headway{mark}</div>'
 
 
-def simulated_mark(run: RunDir | None) -> None:
-    """The brand; beside it the word "simulated" where the engine is."""
+def draw_brand(place: DeltaGenerator, run: RunDir | None) -> None:
+    """The brand, in `place`; beside it the word "simulated" where the engine is."""
     try:
         simulated = run is not None and LIVE.view(run).engine_kind == "simulated"
     except LiveError:
         simulated = False
-    st.html(_BRAND.format(mark='<span class="hw-simulated">simulated</span>' if simulated else ""))
+    place.html(_BRAND.format(mark='<span class="hw-simulated">simulated</span>' if simulated else ""))
 
 
 @st.fragment
@@ -31,7 +33,7 @@ def watch(run: RunDir) -> None:
     try:
         view = LIVE.fresh_view(run)
     except LiveError as error:
-        st.text(str(error))
+        cannot(run.name, error)
         return
     s = view.supervisor
     with st.container(key="hw-watch", horizontal=True, vertical_alignment="center"):

@@ -72,20 +72,20 @@ def _speed(decode_now: float | None, driver: Mapping[str, Any], trends: Trends) 
         note = "of finished samples, 10 s; the server tells no rate"
         return Figure("speed", "Tokens/s", number(driver.get("useful_tokens_per_s")), "tok/s", note, trends.useful_tokens_per_s)
     decode = mean_of_last(trends.decode_tokens_per_s, 20)
-    note = f"{number(decode)} over 5 min · finished {number(useful)}"
+    note = f"{number(decode)} in 5 min · useful {number(useful)}"
     return Figure("speed", "Tokens/s", number(decode_now), "tok/s", note, trends.decode_tokens_per_s)
 
 
 def _requests(driver: Mapping[str, Any], trends: Trends) -> Figure:
     last_minute = mean_of_last(trends.requests_per_s, 4)
     quarter = mean_of_last(trends.requests_per_s, len(trends.requests_per_s))
-    return Figure("requests", "Requests/s", _rate(last_minute), "req/s", f"last minute · {_rate(quarter)} over 15 min",
+    return Figure("requests", "Requests/s", _rate(last_minute), "req/s", f"last minute · {_rate(quarter)} in 15 min",
                   trends.requests_per_s)  # fmt: skip
 
 
 def _mean(driver: Mapping[str, Any]) -> Figure:
     recent, overall = driver.get("mean_completion_tokens_recent"), driver.get("mean_completion_tokens")
-    return Figure("mean", "Mean completion", number(recent), "tok", f"finished in 5 min · all so far {number(overall)}")
+    return Figure("mean", "Mean completion", number(recent), "tok", f"last 5 min · all so far {number(overall)}")
 
 
 def _in_flight(view: RunView, engine: Latest) -> Figure:

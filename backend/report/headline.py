@@ -88,7 +88,7 @@ def eta_words(seconds: float | None, *, standing: int = 0) -> str | None:
     if seconds is None:
         return None
     without = f", without {plural(standing, 'dataset')} that wait for you" if standing else ""
-    return f"About {duration(_rounded(seconds))} at the present speed (naive{without})"
+    return f"About {_roughly(seconds)} at the present speed (naive{without})"
 
 
 def count_standing(view: RunView) -> int:
@@ -115,10 +115,12 @@ def share_done(view: RunView) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
-def _rounded(seconds: float) -> float:
-    """To what such a guess is worth: minutes, from ten hours on tens of minutes."""
-    grain = 10 if seconds < 120 else 60 if seconds < 36_000 else 600
-    return max(grain, round(seconds / grain) * grain)
+def _roughly(seconds: float) -> str:
+    """To what such a guess is worth: minutes, from ten hours on tens of minutes, from two days on hours."""
+    if seconds < 90:
+        return duration(max(10.0, round(seconds / 10) * 10))
+    grain = 60 if seconds < 36_000 else 600 if seconds < 172_800 else 3600
+    return duration(round(seconds / grain) * grain).removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 00 h")
 
 
 def _doing(view: RunView) -> str:

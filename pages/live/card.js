@@ -19,7 +19,8 @@ export function mount(root, data) {
     const key = `${answer.look.sign}${answer.look.word}`
     if (drawn !== key) line.replaceChildren(state(answer.look), where)
     drawn = key
-    write(where, answer.age === null ? "" : `created ${answer.age} ago`)
+    where.title = "since it was created"
+    write(where, answer.age ?? "")
     bar.className = `hw-bar-done hw-fill-${answer.look.tone}`
     bar.style.width = `${((answer.share ?? 0) * 100).toFixed(1)}%`
     showInTab(answer)

@@ -1,6 +1,6 @@
 // Finished tokens since the start, and the line they are to reach.
 import { element, write } from "./dom.js"
-import { CONFIG, colours, layout, loadPlotly, localMs } from "./plot.js"
+import { CONFIG, DATES, colours, layout, loadPlotly, localMs } from "./plot.js"
 import { Points } from "./points.js"
 import { startOver } from "./poll.js"
 
@@ -30,13 +30,13 @@ export function finishedChart(files) {
     drawnAt = Date.now()
     const line = points.line(localMs)
     const ends = points.at.length - 1
-    await Plotly.update(plot, { x: [line.x, [localMs(points.at[ends])]], y: [line.y, [points.y[ends]]] }, goal())
+    await Plotly.update(plot, { x: [line.x, [localMs(points.at[ends])]], y: [line.y, [points.y[ends]]] }, { ...goal(), ...DATES })
   }
 
   async function begin() {
     Plotly = await loadPlotly(files)
     c = colours(root)
-    const shape = layout(c, { top: 56, height: 272 })
+    const shape = layout(c, { top: 48, height: 264 })
     shape.xaxis.nticks = 4
     await Plotly.newPlot(
       plot,
@@ -62,7 +62,7 @@ export function finishedChart(files) {
     retheme() {
       if (!Plotly) return
       c = colours(root)
-      const shape = layout(c, { top: 56, height: 272 })
+      const shape = layout(c, { top: 48, height: 264 })
       Plotly.restyle(plot, { "line.color": c.accent, "marker.color": c.accent })
       Plotly.relayout(plot, { font: shape.font, hoverlabel: shape.hoverlabel, "xaxis.tickfont": shape.xaxis.tickfont, "yaxis.tickfont": shape.yaxis.tickfont, "yaxis.gridcolor": c.grid })
       draw()

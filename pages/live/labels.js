@@ -13,8 +13,8 @@ export function place(marks, width) {
 
 function spot(mark, others, width) {
   const long = mark.words.length * CHARACTER_PX + GAP_PX
-  for (let lane = 0; lane < LANES; lane += 1) {
-    for (const left of [false, true]) {
+  for (const left of [false, true]) {
+    for (let lane = 0; lane < LANES; lane += 1) {
       const from = left ? mark.x - long : mark.x
       const to = from + long
       if (from >= 0 && to <= width && others.every((other) => isApart(mark.x, from, to, lane, other))) {

@@ -37,6 +37,13 @@ export function colours(root) {
   return found
 }
 
+const HOUR_MS = 3600000
+const TICKS = [
+  { dtickrange: [null, 3 * HOUR_MS - 1], value: "%H:%M" },
+  { dtickrange: [3 * HOUR_MS, 24 * HOUR_MS - 1], value: "%a %H:%M" },
+  { dtickrange: [24 * HOUR_MS, null], value: "%-d %b" },
+]
+
 export function layout(c, { top, height }) {
   const axis = {
     gridcolor: c.grid,
@@ -55,10 +62,13 @@ export function layout(c, { top, height }) {
     hovermode: "x",
     hoverlabel: { bgcolor: c.panel, bordercolor: c.line, font: { color: c.ink, size: 12 } },
     dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
-    xaxis: { ...axis, type: "date", showgrid: false, nticks: 7, tickangle: 0, hoverformat: "%d %b %H:%M:%S" },
+    xaxis: { ...axis, type: "date", showgrid: false, nticks: 7, tickangle: 0, tickformatstops: TICKS, hoverformat: "%d %b %H:%M:%S" },
     yaxis: { ...axis, rangemode: "tozero", fixedrange: true, tickformat: "~s", nticks: 6 },
   }
 }
+
+// Plotly forgets an axis' type when its values are replaced.
+export const DATES = { "xaxis.type": "date" }
 
 export const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, scrollZoom: false }
 

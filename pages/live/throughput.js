@@ -1,7 +1,7 @@
 // Tokens a second over a chosen stretch, with what happened to engine and datasets as dashed lines with words.
 import { element, utc, write } from "./dom.js"
 import { place } from "./labels.js"
-import { CONFIG, colours, followUntilZoomed, layout, literally, loadPlotly, localMs } from "./plot.js"
+import { CONFIG, DATES, colours, followUntilZoomed, layout, literally, loadPlotly, localMs } from "./plot.js"
 import { Points } from "./points.js"
 import { chooseStretch, currentStretch, startOver } from "./poll.js"
 
@@ -11,8 +11,8 @@ const SOURCES = {
   engine: "Completion tokens per second over all replicas",
   finished: "Completion tokens per second of finished samples; the server tells no rate of its own",
 }
-const TOP_PX = 56
-const HEIGHT_PX = 272
+const TOP_PX = 48
+const HEIGHT_PX = 264
 const EVERY_MS = 2000
 const MAX_WORDS = 44
 const SIDES_PX = 58
@@ -82,7 +82,7 @@ export function throughputChart(files) {
         line: { color: colourOf(mark), width: 1, dash: "dot" }, opacity: mark.lane === null ? 0.35 : 0.9, layer: "below",
       })),
       annotations: placed.filter((mark) => mark.lane !== null).map((mark) => ({
-        x: localMs(mark.at), xref: "x", y: 1, yref: "paper", yanchor: "bottom", yshift: mark.lane * 15 + 1,
+        x: localMs(mark.at), xref: "x", y: 1, yref: "paper", yanchor: "bottom", yshift: mark.lane * 14 + 1,
         xanchor: mark.left ? "right" : "left", showarrow: false, text: literally(mark.words), font: { size: 11, color: colourOf(mark) },
       })),
     }
@@ -99,7 +99,7 @@ export function throughputChart(files) {
   async function draw() {
     if (!Plotly || points.at.length === 0) return
     drawnAt = Date.now()
-    const change = { ...marks() }
+    const change = { ...marks(), ...DATES }
     if (follow.on) change["xaxis.range"] = range().map(localMs)
     follow.ours = true
     try {
