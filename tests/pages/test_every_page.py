@@ -1,0 +1,105 @@
+"""Every page that the frame lists, in every state a run can be in, shows something sensible and never an exception."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.run_dir import open_ledger, open_state
+from tests.made_run import make_run
+from tests.pages.shown import LISTED, elements, open_page, words
+from tests.pages.states import STATES, run_in
+
+# What must be read on a page in a state; "" in place of the state: in each but "no run".
+EXPECTED: dict[str, dict[str, str]] = {
+    "datasets.py": {
+        "": "alpha",
+        "created": "No sample of this dataset is finished yet",
+        "starting": "No sample of this dataset is finished yet",
+        "running": "Length of the finished answers",
+        "paused": "paused",
+        "failed": "its prompt file has changed",
+        "finished": "its token budget is reached",
+        "supervisor dead": "Nobody works on the run now",
+    },
+    "events.py": {
+        "created": "Nothing has happened yet",
+        "starting": "Nothing has happened yet",
+        "running": "requests are sent again",
+        "failed": "CUDA out of memory",
+        "finished": "Supervisor started (life 1, pid 1).",
+        "supervisor dead": "requests are sent again",
+    },
+    "runs.py": {
+        "": "demo",
+        "created": "not started",
+        "starting": "starting",
+        "running": "running",
+        "paused": "paused",
+        "failed": "failed",
+        "finished": "finished",
+        "supervisor dead": "interrupted",
+    },
+}
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", LISTED)
+def test_without_any_run_a_page_says_what_to_do_next(page: str, runs: Path) -> None:
+    at = open_page(page)
+    assert not at.exception
+    assert "New run" in words(at) or page == "new_run.py"
+    assert len(list(elements(at))) > 0
+
+
+@pytest.mark.parametrize("state", sorted(STATES))
+@pytest.mark.parametrize("page", LISTED)
+def test_a_page_shows_a_run_in_every_state(page: str, state: str, runs: Path) -> None:
+    with run_in(state, runs):
+        at = open_page(page, run="demo")
+        assert not at.exception, [e.message for e in at.exception]
+        shown = words(at)
+    for expected in {EXPECTED.get(page, {}).get(each, "") for each in ("", state)}:
+        assert expected in shown
+    assert "Traceback" not in shown
+    assert "simulated" in shown  # the frame says it on every page
+
+
+@pytest.mark.parametrize("page", LISTED)
+@pytest.mark.parametrize("damage", ["state", "ledger", "config", "empty databases"])
+def test_a_page_tells_a_damaged_run_in_words(page: str, damage: str, runs: Path) -> None:
+    with run_in("running", runs) as run:
+        if damage == "empty databases":  # as in the moment in which a supervisor makes them
+            for path in (run.state, run.ledger):
+                path.unlink()
+                path.touch()
+        elif damage == "config":
+            run.config.write_text("name = ")
+        else:
+            path = getattr(run, damage)
+            for each in (path, path.with_name(f"{path.name}-wal")):
+                each.write_bytes(b"no database" * 1000)
+        at = open_page(page, run="demo")
+        assert not at.exception, [e.message for e in at.exception]
+        assert "Traceback" not in words(at)
+
+
+@pytest.mark.parametrize("page", LISTED)
+def test_a_run_that_no_longer_is_there_leads_to_another(page: str, runs: Path) -> None:
+    make_run(runs)
+    at = open_page(page, run="gone")
+    assert not at.exception
+
+
+def test_databases_without_rows_are_no_error(runs: Path) -> None:
+    run = make_run(runs)
+    open_state(run).close()
+    open_ledger(run).close()
+    for page in LISTED:
+        assert not open_page(page, run="demo").exception
