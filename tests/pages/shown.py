@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 FRAME = Path(__file__).resolve().parents[2] / "pages" / "frame.py"
 LISTED = [page for page in re.findall(r'"([a-z_]+\.py)"', FRAME.read_text()) if (FRAME.parent / page).is_file()]
+_NEVER_CLOSED = {"br", "path", "rect"}
 
 
 def open_page(page: str, *, run: str | None = None, **parameters: str) -> AppTest:
@@ -54,13 +55,28 @@ class Markup(HTMLParser):
         self.tags: set[str] = set()
         self.attributes: list[tuple[str, str]] = []
         self.text = ""
-        self.oddities: list[str] = []
+        self.oddities: list[str] = []  # comments and the like, and ends of what was not begun
+        self._open: list[str] = []
         self.feed(html)
         self.close()
+        self.oddities += [tag for tag in self._open if tag not in _NEVER_CLOSED]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        self._open.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open[-1] in _NEVER_CLOSED:
+            self._open.pop()
+        if self._open and self._open[-1] == tag:
+            self._open.pop()
+        else:
+            self.oddities.append(f"/{tag}")
 
     def handle_data(self, data: str) -> None:
         self.text += data
