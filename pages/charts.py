@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, tzinfo
 from html import escape, unescape
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -17,14 +15,6 @@ def dark() -> bool:
     return st.context.theme.type == "dark"
 
 
-def zone() -> tzinfo:
-    """The viewer's time zone; UTC where the browser does not tell."""
-    try:
-        return ZoneInfo(st.context.timezone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError):
-        return UTC
-
-
 def draw(figure: go.Figure, *, key: str) -> None:
     """One chart with its title. Never within a fragment that runs often: each change of its data mounts it anew."""
     title, subtitle = figure.layout.title.text or "", figure.layout.title.subtitle.text or ""
@@ -35,7 +25,8 @@ def draw(figure: go.Figure, *, key: str) -> None:
         height=figure.layout.height - head_px,
     )
     with st.container(gap=None):
-        st.html(f"<div class='hw-chart-title'><b>{_html(title)}</b><br><span class='hw-dim'>{_html(subtitle)}</span></div>")
+        below = f"<div class='hw-figure-context'>{_html(subtitle)}</div>"
+        st.html(f"<h2 class='hw-heading' style='margin:0'>{_html(title)}</h2>{below}")
         st.plotly_chart(figure, theme=None, key=key, config=_PLAIN, alt=f"{unescape(title)}: {unescape(subtitle)}")
 
 

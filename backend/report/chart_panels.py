@@ -57,7 +57,14 @@ def small_multiples(
         name = "yaxis" if i == 0 else f"yaxis{i + 1}"
         scale = {"domain": [max(0.0, bottom), bottom + each], "range": [0, highest * 1.04], "tickvals": [highest]}
         figure.update_layout(
-            {name: {**scale, "tickformat": ",~s", "tickfont": {"size": SMALL_PX, "color": p.dim}, "anchor": "x"}}
+            {
+                name: {
+                    **scale,
+                    "tickformat": ",~s" if highest >= 10_000 else ",.0f",
+                    "tickfont": {"size": SMALL_PX, "color": p.dim},
+                    "anchor": "x",
+                }
+            }
         )
         edge = {
             "xref": "paper",

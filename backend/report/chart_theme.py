@@ -80,7 +80,7 @@ def template(dark: bool) -> go.layout.Template:
         paper_bgcolor=clear,
         plot_bgcolor=clear,
         colorway=list(p.series),
-        xaxis={**axis, "showgrid": False, "showline": True, "ticks": "outside", "ticklen": 4},
+        xaxis={**axis, "showgrid": False, "showline": True, "ticks": "outside", "ticklen": 4, "tickangle": 0},
         yaxis={**axis, "showline": False, "ticks": ""},
         title={
             "font": {"size": TITLE_PX, "color": p.ink, "weight": 600},

@@ -78,7 +78,7 @@ def time_series(
         height=height_px,
         margin={"l": 8, "r": right_px, "t": head_px, "b": 8},
     )
-    figure.update_xaxes(range=[local_time(since, zone), local_time(until, zone)], type="date", nticks=7)
+    figure.update_xaxes(range=[local_time(since, zone), local_time(until, zone)], type="date", nticks=6)
     figure.update_yaxes(range=[0, highest * 1.04], ticksuffix=f" {unit}" if len(unit) <= 3 else "", nticks=5, tickformat=",~r")
     if len(unit) > 3:
         figure.update_yaxes(tickformat=",~s" if highest >= 10_000 else ",~r")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from backend import telemetry_store
 from backend.heartbeat import has_table, reading
 from backend.report.views import EventView
 from backend.run_dir import RunDir
-from backend.telemetry import TABLES
 from backend.telemetry_store import Series
 
 MAX_POINTS: Final = 360  # more than a chart is wide in points costs time and shows nothing
+MIN_SPAN_S: Final = 60.0
 FRESH_S: Final = 15.0  # what was sampled longer ago is no present value
 WINDOWS_S: Final = {
     "15 minutes": 900, "hour": 3600, "6 hours": 21_600, "day": 86_400, "week": 604_800, "2 weeks": 1_209_600,
@@ -43,24 +42,21 @@ def read_lines(
     return lines
 
 
+def begin_of(lines: Mapping[str, Series], since: float, until: float) -> float:
+    """Where a chart begins: at `since`, or with the first measurement where that is later (a minute is shown at least)."""
+    first = min((series.at[0] for series in lines.values() if series.at), default=since)
+    return max(since, min(first - 0.02 * (until - first), until - MIN_SPAN_S))
+
+
 def read_newest(run: RunDir, table: str, now: float | None = None) -> dict[str, dict[str, Any]]:
     """Replica, GPU or dataset → its newest sample (`at` and every field); with `now`, only those that are fresh.
 
     Raises RunDirError; KeyError for an unknown table.
     """
-    names = ["at", *(f.name for f in fields(TABLES[table]) if f.metadata)]
-    columns = ", ".join(f'"{name}"' for name in names)
-    query = f"SELECT {columns} FROM {table} WHERE resolution_s = ? AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
-    since = 0.0 if now is None else now - FRESH_S
     with reading(run.state) as con:
         if con is None or not has_table(con, table):
             return {}
-        found = {}
-        for key in telemetry_store.read_keys(con, table):
-            row = con.execute(query, (telemetry_store.RAW_S, key, since)).fetchone()
-            if row is not None:
-                found[key] = dict(zip(names, tuple(row), strict=True))
-    return found
+        return telemetry_store.read_latest(con, table, 0.0 if now is None else now - FRESH_S)
 
 
 def read_energy_wh(run: RunDir) -> float | None:

@@ -1,0 +1,12 @@
+"""The sentence with which a page begins: the answer in words."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.tables import shown
+
+
+def headline(sentence: str) -> None:
+    """Draws it; anybody's words in it are text."""
+    st.html(f'<div class="hw-root"><h1 class="hw-headline">{shown(sentence)}</h1></div>')
