@@ -15,9 +15,14 @@ export function loadPlotly(files) {
   return loading
 }
 
-// Plotly knows no time zones: it is given the viewer's clock as if it were UTC.
-export function localMs(at) {
-  return at * 1000 - new Date(at * 1000).getTimezoneOffset() * 60000
+// Plotly shows numbers by the viewer's clock, and tells the edges of an axis as texts of that clock.
+export function plotMs(at) {
+  return at * 1000
+}
+
+export function secondsOf(edge) {
+  if (typeof edge === "number") return edge / 1000
+  return new Date(edge.length > 10 ? edge.replace(" ", "T") : `${edge}T00:00`).getTime() / 1000
 }
 
 // Plotly reads tags and entities in texts.

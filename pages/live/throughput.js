@@ -1,7 +1,7 @@
 // Tokens a second over a chosen stretch, with what happened to engine and datasets as dashed lines with words.
 import { element, utc, write } from "./dom.js"
 import { place } from "./labels.js"
-import { CONFIG, DATES, colours, followUntilZoomed, layout, literally, loadPlotly, localMs } from "./plot.js"
+import { CONFIG, DATES, colours, followUntilZoomed, layout, literally, loadPlotly, plotMs, secondsOf } from "./plot.js"
 import { Points } from "./points.js"
 import { chooseStretch, currentStretch, startOver } from "./poll.js"
 
@@ -60,11 +60,11 @@ export function throughputChart(files) {
   }
 
   function traces() {
-    const line = points.line(localMs)
+    const line = points.line(plotMs)
     const [from] = range()
     const shown = [...events.values()].filter((event) => event.at >= from)
     return {
-      x: [line.x, shown.map((event) => localMs(event.at))],
+      x: [line.x, shown.map((event) => plotMs(event.at))],
       y: [line.y, shown.map(() => 0)],
       customdata: [line.x.map(() => null), shown.map((event) => utc(event.at))],
       text: [[], shown.map((event) => literally(event.message))],
@@ -78,20 +78,18 @@ export function throughputChart(files) {
     const placed = place(within.map((event) => ({ ...event, x: ((event.at - from) / (to - from)) * width, words: short(event.words) })), width)
     return {
       shapes: placed.map((mark) => ({
-        type: "line", xref: "x", x0: localMs(mark.at), x1: localMs(mark.at), yref: "paper", y0: 0, y1: 1,
+        type: "line", xref: "x", x0: plotMs(mark.at), x1: plotMs(mark.at), yref: "paper", y0: 0, y1: 1,
         line: { color: colourOf(mark), width: 1, dash: "dot" }, opacity: mark.lane === null ? 0.35 : 0.9, layer: "below",
       })),
       annotations: placed.filter((mark) => mark.lane !== null).map((mark) => ({
-        x: localMs(mark.at), xref: "x", y: 1, yref: "paper", yanchor: "bottom", yshift: mark.lane * 14 + 1,
+        x: plotMs(mark.at), xref: "x", y: 1, yref: "paper", yanchor: "bottom", yshift: mark.lane * 14 + 1,
         xanchor: mark.left ? "right" : "left", showarrow: false, text: literally(mark.words), font: { size: 11, color: colourOf(mark) },
       })),
     }
   }
 
   function zoomed() {
-    const [from, to] = plot._fullLayout.xaxis.range.map((edge) => (typeof edge === "number" ? edge : Date.parse(`${edge.replace(" ", "T")}Z`)))
-    const shift = localMs(now) - now * 1000
-    return [(from - shift) / 1000, (to - shift) / 1000]
+    return plot._fullLayout.xaxis.range.map(secondsOf)
   }
 
   const colourOf = (mark) => (mark.tone === "dim" ? c.dim : c[mark.tone])
@@ -100,7 +98,7 @@ export function throughputChart(files) {
     if (!Plotly || points.at.length === 0) return
     drawnAt = Date.now()
     const change = { ...marks(), ...DATES }
-    if (follow.on) change["xaxis.range"] = range().map(localMs)
+    if (follow.on) change["xaxis.range"] = range().map(plotMs)
     follow.ours = true
     try {
       await Plotly.update(plot, traces(), change)
