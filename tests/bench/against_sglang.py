@@ -12,16 +12,18 @@ import random
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
 from backend.engine_cpu.place import SERVED_NAME, EnginePlace, engine_env, missing_reason
+from backend.records import Row
 from tests.bench.figure import Figure, SkippedError, at_least, told
+from tests.bench.full_slots import share_of_slots
 from tests.bench.machine import ROOT
-from tests.bench.parts import attached
+from tests.bench.parts import attached, live_run
 from tests.real_engine.real_server import RealServer, start_server
-from tests.runs.live_run import LiveRun, make_run
 
 PAIRS = 5
 TARGET = 0.97
@@ -34,6 +36,20 @@ VOCABULARY = 1_000
 KEY_VARIABLE = "HEADWAY_BENCH_KEY"
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Tokens a second of both, and how full Headway kept its slots."""
+
+    ours_per_s: float
+    theirs_per_s: float
+    share_of_slots: float
+
+    @property
+    def ratio(self) -> float:
+        """1 where both are as fast."""
+        return self.ours_per_s / self.theirs_per_s
+
+
 def measure(folder: Path) -> Iterator[Figure]:
     """The median of the pairs' ratios."""
     place = EnginePlace(ROOT)
@@ -41,53 +57,48 @@ def measure(folder: Path) -> Iterator[Figure]:
         raise SkippedError(reason)
     server = start_server(place, folder)
     try:
-        ratios = []
+        ratios, shares = [], []
         for pair in range(PAIRS):
-            ours, theirs = run_pair(server, folder, pair, REQUESTS)
-            ratios.append(ours / theirs)
-            yield told(
-                f"pair {pair + 1}: Headway {ours:,.0f}, sglang.benchmark.serving {theirs:,.0f} tokens/s", ratios[-1], "{:.3f}"
+            made = run_pair(server, folder, pair, REQUESTS)
+            ratios.append(made.ratio)
+            shares.append(made.share_of_slots)
+            what = (
+                f"pair {pair + 1}: Headway {made.ours_per_s:,.0f}, sglang.benchmark.serving {made.theirs_per_s:,.0f} tokens/s"
             )
+            yield told(what, made.ratio, "{:.3f}")
     finally:
         server.stop()
     yield at_least(f"tokens/s of Headway ÷ the benchmark's, median of {PAIRS} pairs", median(ratios), TARGET, "{:.3f}")
+    yield told("Headway's requests with the server ÷ concurrency, median", median(shares), "{:.2%}")
 
 
-def run_pair(server: RealServer, folder: Path, pair: int, requests: int) -> tuple[float, float]:
-    """Tokens a second of Headway and of the benchmark; who begins alternates from pair to pair."""
-    if pair % 2:
-        theirs = benchmark_tokens_per_s(server, folder, pair, requests)
-        return headway_tokens_per_s(server, folder, pair, requests), theirs
-    ours = headway_tokens_per_s(server, folder, pair, requests)
-    return ours, benchmark_tokens_per_s(server, folder, pair, requests)
+def run_pair(server: RealServer, folder: Path, pair: int, requests: int) -> Pair:
+    """Headway and the benchmark, one after the other; who begins alternates from pair to pair."""
+    theirs_per_s = benchmark_tokens_per_s(server, folder, pair, requests) if pair % 2 else 0.0
+    rows = headway_rows(server, folder, pair, requests)
+    if not pair % 2:
+        theirs_per_s = benchmark_tokens_per_s(server, folder, pair, requests)
+    seconds = max(row.finished_at for row in rows) - min(row.started_at for row in rows)
+    return Pair(requests * ANSWER_TOKENS / seconds, theirs_per_s, share_of_slots(rows, CONCURRENCY))
 
 
-def headway_tokens_per_s(server: RealServer, folder: Path, seed: int, requests: int) -> float:
-    """A whole run of Headway, attached to the server."""
+def headway_rows(server: RealServer, folder: Path, seed: int, requests: int) -> list[Row]:
+    """What a whole run of Headway, attached to the server, made."""
     place = folder / f"headway-{seed}"
     place.mkdir()
     _write_random_prompts(server, place / "random.jsonl", requests, seed)
     generation = {"concurrency": CONCURRENCY, "max_new_tokens": ANSWER_TOKENS, "extra_body": {"ignore_eos": True}}
-    # The environment of the supervisor is ours: it finds the server's key there.
-    with patch.dict(os.environ, {KEY_VARIABLE: server.api_key}):
-        run = make_run(
-            place,
-            [{"name": "random", "path": "random.jsonl"}],
-            engine=attached(server.url, api_key_env=KEY_VARIABLE),
-            generation=generation,
-        )
-        try:
-            run.start()
-            run.wait_left(180)
-            return _tokens_per_s(run, requests)
-        finally:
-            run.cleanup()
-
-
-def _tokens_per_s(run: LiveRun, requests: int) -> float:
-    rows = run.rows()
+    engine = attached(server.url, api_key_env=KEY_VARIABLE)
+    # The supervisor's environment is ours: it finds the server's key there.
+    with (
+        patch.dict(os.environ, {KEY_VARIABLE: server.api_key}),
+        live_run(place, [{"name": "random", "path": "random.jsonl"}], engine=engine, generation=generation) as run,
+    ):
+        run.start()
+        run.wait_left(240)
+        rows = run.rows()
     assert [row.completion_tokens for row in rows] == [ANSWER_TOKENS] * requests
-    return sum(row.completion_tokens for row in rows) / (max(r.finished_at for r in rows) - min(r.started_at for r in rows))
+    return rows
 
 
 def benchmark_tokens_per_s(server: RealServer, folder: Path, seed: int, requests: int) -> float:
