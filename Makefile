@@ -7,10 +7,13 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test drill engine-cpu test-engine bench
+.PHONY: help run setup check test drill engine-cpu test-engine bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## the dashboard, at http://127.0.0.1:8501 or the next free port
+	@$(BIN)/python -m backend dashboard
 
 setup: $(READY) ## the environment in .venv, from requirements.txt
 

@@ -91,6 +91,10 @@ def build_parser() -> argparse.ArgumentParser:
     logs.add_argument("--follow", "-f", action="store_true", help="print what is added, until interrupted")
     logs.add_argument("--server", metavar="NAME", help="of this replica's server instead")
     logs.add_argument("--lines", "-n", type=_count, default=50, metavar="N", help="how many (default 50)")
+
+    dashboard = add("dashboard", "serve the pages on this machine until Ctrl-C; runs go on without them", run=False)
+    dashboard.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
+    dashboard.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on (default 127.0.0.1)")
     return parser
 
 
@@ -108,6 +112,13 @@ def _count(text: str) -> int:
     return count
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 1 <= port <= 65_535:
+        raise ValueError(text)
+    return port
+
+
 def _goal(text: str) -> str:
     from backend.report.waiting import parse_goal
 
@@ -120,6 +131,7 @@ def _goal(text: str) -> str:
 
 _seconds.__name__ = "number of seconds"
 _count.__name__ = "count"
+_port.__name__ = "port"
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -76,7 +76,7 @@ def start_button(run: RunDir, view: RunView, *, place: str = "top", primary: boo
     """Start or Restart, where no supervisor lives. Pressed in many tabs at once it starts one."""
     word = "Restart" if view.supervisor.state is SupervisorState.DEAD else "Start"
     key, token = _wish(run, "run", f"running after life {view.supervisor.life}", place)
-    if st.button(word, key=key, type="primary" if primary else "secondary", help=f"Start the supervisor of {run.name}"):
+    if st.button(word, key=key, type="primary" if primary else "secondary", help="Start the supervisor of this run"):
         with st.spinner("Starting…"):
             _act(lambda: _start(run, token))
         st.rerun()
@@ -156,7 +156,7 @@ def _confirm_stop(run: RunDir, view: RunView) -> None:
         f"stopped and its GPUs are free.\n{stays}. Start goes on from there."
     )
     _, token = _wish(run, "run", f"stopped{' now' if now else ''}", "dialog")
-    _confirm(f"Stop {run.name}", lambda: _write(lambda t: want_run(run, "stopped", who(), now=now, token=t), token))
+    _confirm("Stop the run", lambda: _write(lambda t: want_run(run, "stopped", who(), now=now, token=t), token))
 
 
 def _confirm(word: str, act: Callable[[], None]) -> None:

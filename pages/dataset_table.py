@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from backend.records import DatasetState
-from backend.report.formatting import DASH, compact, number
+from backend.report.formatting import DASH, compact, number, plain
 from backend.report.headline import progress
 from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir
@@ -34,15 +34,15 @@ def dataset_table(run: RunDir, view: RunView, tokens_per_s: Mapping[str, float |
 
 def _row(d: DatasetView, tokens_per_s: float | None) -> str:
     look, share = of_dataset(d), progress(d)
-    width = f"{100 * share:.1f}%" if share is not None else "0"
+    width = f"{100 * share:.1f}%" if share is not None else "0%"
     speed = tokens_per_s if d.state in (DatasetState.RUNNING, DatasetState.DRAINING) else None
-    reason = escape(d.reason) if d.reason and d.state is not DatasetState.DONE else ""
+    reason = escape(plain(d.reason, keep="")) if d.reason and d.state is not DatasetState.DONE else ""
     return (
         f'<div class="hw-row" role="group" aria-label="{escape(d.name)}">'
-        f'<span class="hw-name" title="{escape(d.name)}">{escape(d.name)}</span>'
+        f'<span class="hw-name">{escape(d.name)}</span>'
         f'<span class="hw-cell-state">{state_html(look)}</span>'
         f'<span class="hw-progress"><span class="hw-bar"><span class="hw-bar-done hw-fill-{look.tone}" '
-        f'style="display:block;width:{width}"></span></span><span class="hw-small">{_limit(d)}</span></span>'
+        f'style="width:{width}"></span></span><span class="hw-small">{_limit(d)}</span></span>'
         f'<span class="hw-number"><span class="hw-key">samples </span>{number(d.finished_samples)}'
         f'<span class="hw-small">{_total(d)}</span></span>'
         f'<span class="hw-number"><span class="hw-key">mean </span>{number(d.mean_completion_tokens)}</span>'

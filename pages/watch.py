@@ -15,7 +15,7 @@ from pages.live.routes import LIVE
 from pages.nothing import cannot
 from pages.states import of_run
 
-_BRAND = '<div class="hw-brand"><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1l7 14H1z"/></svg>Headway{mark}</div>'
+_BRAND = '<div class="hw-brand"><span class="hw-brand-sign" aria-hidden="true">▲</span>Headway{mark}</div>'
 
 
 def draw_brand(place: DeltaGenerator, run: RunDir | None) -> None:

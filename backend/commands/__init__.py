@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from backend.commands import looking, steering
+from backend.commands import dashboard, looking, steering
 
 COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "create": steering.create,
@@ -22,4 +22,5 @@ COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "wait": looking.wait,
     "list": looking.list_all,
     "logs": looking.logs,
+    "dashboard": dashboard.dashboard,
 }
