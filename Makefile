@@ -7,10 +7,16 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup check test drill engine-cpu test-engine bench
+.PHONY: help demo demo-cpu run setup check test drill engine-cpu test-engine bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## a run to look at, on simulated GPUs, and the dashboard on it
+	@$(BIN)/python -m backend demo
+
+demo-cpu: $(READY) engine-cpu ## the same on the real SGLang, on a CPU
+	@$(BIN)/python -m backend demo --cpu
 
 run: $(READY) ## the dashboard, at http://127.0.0.1:8501 or the next free port
 	@$(BIN)/python -m backend dashboard

@@ -95,6 +95,10 @@ def build_parser() -> argparse.ArgumentParser:
     dashboard = add("dashboard", "serve the pages on this machine until Ctrl-C; runs go on without them", run=False)
     dashboard.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
     dashboard.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on (default 127.0.0.1)")
+    demo = add("demo", "a run to look at, on simulated GPUs, and the dashboard on it", run=False)
+    demo.add_argument("--cpu", action="store_true", help="on the real SGLang instead (after `make engine-cpu`)")
+    demo.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
+    demo.set_defaults(host="127.0.0.1")
     return parser
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from backend.commands import dashboard, looking, steering
+from backend.commands import dashboard, demo, looking, steering
 
 COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "create": steering.create,
@@ -23,4 +23,5 @@ COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "list": looking.list_all,
     "logs": looking.logs,
     "dashboard": dashboard.dashboard,
+    "demo": demo.demo,
 }

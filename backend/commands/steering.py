@@ -51,12 +51,12 @@ def start(options: argparse.Namespace) -> int:
     """Starts the supervisor; harmless where one lives."""
     run = _find(options)
     load(run.config)  # a broken run.toml is said here and now, in place of in a log
-    result = start_run(run, _who())
+    result = start_run(run, who())
     if result.outcome is StartOutcome.ALREADY_RUNNING and not options.no_wait:
         answer = await_answer(run, result.intent, ANSWER_TIMEOUT_S)
         if answer is None and not lock_is_held(run):
             # it was about to leave, as after a stop, and did not read the wish: a new one does
-            result = start_run(run, _who(), token=result.intent.token)
+            result = start_run(run, who(), token=result.intent.token)
     pid = result.pid if result.pid is not None else DASH
     if result.outcome is StartOutcome.ALREADY_RUNNING:
         say(f"{run.name} is already running (pid {pid}).")
@@ -85,25 +85,25 @@ def stop(options: argparse.Namespace) -> int:
             f"The supervisor of {run.name} is dead, nobody can stop the run; its engine may still be there. To end that too: "
             f"python -m backend start {command_name(run)}, then stop."
         )
-    return _tell_answer(run, want_run(run, "stopped", _who(), now=options.now), options)
+    return _tell_answer(run, want_run(run, "stopped", who(), now=options.now), options)
 
 
 def pause(options: argparse.Namespace) -> int:
     """Asks a dataset to pause."""
     run = _find(options)
-    return _tell_answer(run, want_dataset(run, options.dataset, "paused", _who(), now=options.now), options)
+    return _tell_answer(run, want_dataset(run, options.dataset, "paused", who(), now=options.now), options)
 
 
 def resume(options: argparse.Namespace) -> int:
     """Asks a dataset to go on."""
     run = _find(options)
-    return _tell_answer(run, want_dataset(run, options.dataset, "running", _who()), options)
+    return _tell_answer(run, want_dataset(run, options.dataset, "running", who()), options)
 
 
 def kill(options: argparse.Namespace) -> int:
     """Asks a dataset to end, and says what stays of it."""
     run = _find(options)
-    code = _tell_answer(run, want_dataset(run, options.dataset, "killed", _who()), options)
+    code = _tell_answer(run, want_dataset(run, options.dataset, "killed", who()), options)
     counts = read_counts(run)
     if code != 0 or counts is None:
         return code
@@ -120,7 +120,7 @@ def redo(options: argparse.Namespace) -> int:
     """Asks for samples to be made again."""
     run = _find(options)
     outcomes = [name.strip() for text in options.outcome for name in text.split(",") if name.strip()]
-    return _tell_answer(run, want_redo(run, options.dataset, outcomes, _who()), options)
+    return _tell_answer(run, want_redo(run, options.dataset, outcomes, who()), options)
 
 
 def change(options: argparse.Namespace) -> int:
@@ -131,7 +131,7 @@ def change(options: argparse.Namespace) -> int:
         raise ControlError(f"{options.setting!r} is not KEY=VALUE; for example: set {command_name(run)} concurrency=96")
     canonical, new = parse_setting(run, key.strip(), text.strip())
     old = current_setting(run, canonical)
-    intent = want_setting(run, key.strip(), text.strip(), _who())
+    intent = want_setting(run, key.strip(), text.strip(), who())
     if options.no_wait or _state(run) is not SupervisorState.ALIVE:  # else the answer says it
         say(f"{canonical}: {_value(old)} → {_value(new)}")
     return _tell_answer(run, intent, options)
@@ -141,7 +141,7 @@ def engine(options: argparse.Namespace) -> int:
     """Asks the engine to stop or to start."""
     run = _find(options)
     want = "running" if options.want == "start" else "stopped"
-    return _tell_answer(run, want_engine(run, want, _who()), options)
+    return _tell_answer(run, want_engine(run, want, who()), options)
 
 
 def _find(options: argparse.Namespace) -> RunDir:
@@ -172,7 +172,8 @@ def _tell_answer(run: RunDir, intent: Intent, options: argparse.Namespace) -> in
     return 0
 
 
-def _who() -> str:
+def who() -> str:
+    """Who asks, as far as it is known."""
     try:
         return f"cli:{getuser()}"
     except (KeyError, OSError):
