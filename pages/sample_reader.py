@@ -10,7 +10,7 @@ from backend.report.samples import Sample, SampleLine, read_sample, recent_sampl
 from backend.run_dir import RunDir, RunDirError
 from pages.clock import local
 from pages.nothing import cannot
-from pages.tables import Column, Moment, draw_table, heading
+from pages.tables import Column, Moment, caption, draw_table, heading
 
 KEPT = 50  # so many can be stepped through; they stay the same ones while new samples finish
 LONGEST = 20_000  # characters of a text that are shown
@@ -81,18 +81,14 @@ def _draw(sample: Sample, line: SampleLine) -> None:
         _text("Answer", sample.answer)
     if row.tool_calls is not None:
         _text("Tool calls", row.tool_calls)
-    _text_line(f"Finished {local(line.finished_at)}, {moment(line.finished_at)}; turn {row.turn + 1}, attempt {row.attempt}")
+    caption(f"Finished {local(line.finished_at)}, {moment(line.finished_at)}; turn {row.turn + 1}, attempt {row.attempt}")
 
 
 def _text(name: str, text: str) -> None:
     cut = "" if len(text) <= LONGEST else f", the first {LONGEST:,} of {len(text):,} characters"
-    _text_line(f"{name}{cut}")
+    caption(f"{name[:100]}{cut}")
     height = "content" if len(text) < SHORT else LONG_PX
     st.code(plain(text[:LONGEST], keep="\n\t") or DASH, language=None, wrap_lines=True, height=height)
-
-
-def _text_line(words: str) -> None:
-    st.text(plain(words[:200], keep=""))
 
 
 def _outcome_word(name: str) -> str:

@@ -72,24 +72,29 @@ def draw_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, lab
     heads = "".join(f"<th{_right(c)}>{escape(c.name)}</th>" for c in columns)
     body = "".join(f"<tr>{''.join(map(_cell_html, columns, row))}</tr>" for row in rows)
     table = f'<table class="hw-table" aria-label="{escape(label)}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
-    st.html(f"<style>{_style()}</style>{table}")
+    st.html(f'<style>{_style()}</style><div class="hw-sheet">{table}</div>')
 
 
 def draw_figures(figures: Sequence[Figure]) -> None:
     """Large numbers side by side, two by two on a narrow screen."""
     cells = "".join(
-        f'<div class="hw-figure"><div class="hw-figure-name">{shown(f.name)}</div>'
-        f'<div class="hw-figure-value">{shown(f.value)} <span class="hw-figure-unit">{shown(f.unit)}</span></div>'
-        f'<div class="hw-figure-context">{shown(f.context)}</div></div>'
+        f'<div class="hw-fact"><div class="hw-fact-name">{shown(f.name)}</div>'
+        f'<div class="hw-fact-value">{shown(f.value)} <span class="hw-fact-unit">{shown(f.unit)}</span></div>'
+        f'<div class="hw-fact-context">{shown(f.context)}</div></div>'
         for f in figures
     )
-    st.html(f'<style>{_style()}</style><div class="hw-figures">{cells}</div>')
+    st.html(f'<style>{_style()}</style><div class="hw-facts">{cells}</div>')
 
 
 def heading(words: str, context: str = "") -> None:
     """The head of a part of a page, and one dim line below it."""
-    below = f'<div class="hw-figure-context">{shown(context)}</div>' if context else ""
+    below = f'<div class="hw-fact-context">{shown(context)}</div>' if context else ""
     st.html(f'<style>{_style()}</style><h2 class="hw-heading">{shown(words)}</h2>{below}')
+
+
+def caption(words: str) -> None:
+    """One dim line, such as what the text below it is."""
+    st.html(f'<style>{_style()}</style><div class="hw-fact-name">{shown(words)}</div>')
 
 
 def shown(text: str) -> str:
@@ -106,10 +111,10 @@ def _cell_html(column: Column, cell: Cell) -> str:
             inner = time_html(cell.at, cell.words)
         case RunLink():
             address = escape(f"./?{urlencode({'run': cell.run}, errors='replace')}")
-            inner = f'<a class="hw-active" href="{address}" target="_self">{shown(cell.run)}</a>'
+            inner = f'<a href="{address}" target="_self">{shown(cell.run)}</a>'
         case Bar():
             filled = f'<span style="width:{100 * cell.share:.1f}%"></span>' if cell.share is not None else ""
-            inner = f'<span class="hw-bar hw-active" aria-hidden="true">{filled}</span> {shown(cell.words)}'
+            inner = f'<span class="hw-share" aria-hidden="true">{filled}</span>{shown(cell.words)}'
         case _:
             inner = shown(cell)
     return f'<td data-name="{escape(column.name)}"{_right(column)}><div>{inner}</div></td>'

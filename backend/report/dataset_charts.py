@@ -11,9 +11,11 @@ import plotly.graph_objects as go
 
 from backend.report.charts import Line, Mark, histogram, time_series
 from backend.report.dataset import BINS_PER_OCTAVE, Lengths, Pace, edge_tokens
-from backend.report.formatting import duration, number
+from backend.report.formatting import number
 
 CAP_SHOWN_BINS: Final = 3 * BINS_PER_OCTAVE  # a cap further than this beyond the longest answer is told in words only
+NARROW_PX: Final = 300  # of a plot on a phone: words that do not collide there do so nowhere
+_STEP_WORDS: Final = {60: "a minute", 300: "5 minutes", 900: "15 minutes", 3600: "an hour", 21600: "6 hours", 86400: "a day"}
 _TICKS: Final = tuple(step * 10**power for power in range(7) for step in (1, 3))
 
 
@@ -38,6 +40,7 @@ def lengths_chart(lengths: Lengths, cap_tokens: int | None, *, dark: bool = Fals
         counted="answers",
         marks=marks,
         dark=dark,
+        width_px=NARROW_PX,
     )
     ticks = [tick for tick in _TICKS if edges[0] <= tick <= edges[-1]]
     figure.update_traces(customdata=[[math.ceil(a), math.ceil(b) - 1] for a, b in pairwise(edges)])
@@ -48,16 +51,17 @@ def lengths_chart(lengths: Lengths, cap_tokens: int | None, *, dark: bool = Fals
 def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False) -> go.Figure:
     """Tokens an hour over time; `pace` holds at least one span."""
     middle = [at + pace.step_s / 2 for at in pace.at]
-    return time_series(
+    figure = time_series(
         [Line("tokens/h", middle, pace.tokens_per_hour, step_s=pace.step_s)],
         title="Completion tokens an hour",
-        subtitle=f"By when their answers finished, in steps of {duration(pace.step_s)}",
+        subtitle=f"By when their answers finished, in steps of {_STEP_WORDS[pace.step_s]}",
         unit="tokens/h",
         since=pace.at[0],
         until=min(now, pace.at[-1] + pace.step_s),
         zone=zone,
         dark=dark,
     )
+    return figure.update_xaxes(nticks=4)
 
 
 def _short(tokens: int) -> str:
