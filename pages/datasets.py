@@ -37,7 +37,7 @@ def read_view(run: RunDir) -> RunView:
 
 def pick_dataset(names: list[str]) -> str:
     """Named in the address (`?dataset=`), chosen here, or stepped to."""
-    asked = st.query_params.get("dataset")
+    asked = st.query_params.get("dataset") or st.session_state.get("dataset")
     if "dataset_name" not in st.session_state or st.session_state["dataset_name"] not in names:
         st.session_state["dataset_name"] = asked if asked in names else names[0]
 
@@ -50,7 +50,7 @@ def pick_dataset(names: list[str]) -> str:
         if len(names) > 1:
             st.button("Previous", key="dataset-previous", on_click=step, args=(-1,))
             st.button("Next", key="dataset-next", on_click=step, args=(1,))
-    st.query_params["dataset"] = name
+    st.query_params["dataset"] = st.session_state["dataset"] = name  # a widget's own state ends with its page
     return str(name)
 
 

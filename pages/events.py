@@ -40,7 +40,8 @@ def draw_events(run: RunDir, wanted: EventFilter) -> None:
     try:
         number = st.session_state.get("events_page", 1)
         page = read_events(run, wanted, limit=PER_PAGE, offset=(number - 1) * PER_PAGE)
-        if not page.events and page.total:  # the filter leaves fewer pages than the one that was open
+        if not page.events and number > 1:  # the filter leaves fewer pages than the one that was open
+            st.session_state["events_page"] = 1
             page = read_events(run, wanted, limit=PER_PAGE)
     except RunDirError as error:
         cannot("The events cannot be read", error)

@@ -68,7 +68,7 @@ def _draw(sample: Sample, line: SampleLine) -> None:
     tokens = number(row.completion_tokens) + (" (estimated)" if row.tokens_estimated else "")
     columns = ["Sample", "Outcome", "Ended by", "Prompt tokens", "Completion tokens", "Reasoning tokens", "Took", "Finished"]
     cells = [row.sample_id, sample.outcome.replace("_", " "), row.finish_reason, number(row.prompt_tokens), tokens]
-    cells += [number(row.reasoning_tokens), duration(line.finished_at - line.started_at)]
+    cells += [number(sample.reasoning_tokens), duration(line.finished_at - line.started_at)]
     heads = [Column(name, right="tokens" in name) for name in columns]
     draw_table(heads, [[*cells, Moment(line.finished_at)]], label="Sample")
     for said in sample.prompt:

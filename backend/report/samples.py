@@ -50,6 +50,7 @@ class Sample:
     prompt: tuple[Said, ...]
     reasoning: str | None
     answer: str
+    reasoning_tokens: int | None  # as the server says, else by what the answer leaves of the completion
 
 
 def recent_samples(run: RunDir, dataset: str, *, limit: int, outcome: Outcome | None = None) -> list[SampleLine]:
@@ -69,7 +70,10 @@ def read_sample(run: RunDir, dataset: str, line: SampleLine) -> Sample | None:
     if reasoning is None and answer is None:
         parts = split_reasoning(row.raw_text or "")
         reasoning, answer = parts.reasoning, parts.answer
-    return Sample(row, outcome_of(row), messages_said(row.messages), reasoning, answer or "")
+    tokens = row.reasoning_tokens
+    if reasoning and not tokens and row.facts.answer_tokens is not None:
+        tokens = row.completion_tokens - row.facts.answer_tokens
+    return Sample(row, outcome_of(row), messages_said(row.messages), reasoning, answer or "", tokens)
 
 
 def messages_said(messages: str) -> tuple[Said, ...]:

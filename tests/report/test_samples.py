@@ -73,6 +73,18 @@ def test_reasoning_that_was_never_split_is_split_for_reading(run: RunDir) -> Non
     assert (found.reasoning, found.answer) == ("hm", "four")
 
 
+@pytest.mark.parametrize(("said", "shown"), [(7, 7), (0, 6), (None, 6)])
+def test_reasoning_tokens_that_the_server_does_not_tell_are_what_the_answer_leaves(
+    run: RunDir, said: int | None, shown: int
+) -> None:
+    facts = Facts(answer_tokens=4, reasoning_closed=True)
+    add_open(run, [sample(0, reasoning="hm", completion_tokens=10, reasoning_tokens=said, facts=facts)])
+    (line,) = recent_samples(run, "alpha", limit=1)
+    found = read_sample(run, "alpha", line)
+    assert found is not None
+    assert found.reasoning_tokens == shown
+
+
 def test_a_prompt_is_told_message_by_message() -> None:
     messages = '{"tools": [{"type": "function"}], "messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": null, "tool_calls": [1]}]}'  # noqa: E501
     tools, user, assistant = messages_said(messages)
