@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable
 from typing import Final
 
 from backend.job.alarms import Alarms
@@ -26,9 +27,11 @@ KEPT_EVENTS: Final = 1_000  # that could not be written yet
 class Bulletin:
     """Events told and not yet written, conditions told once, the heartbeat."""
 
-    def __init__(self, run: RunDir, store: StateStore, life: int) -> None:
+    def __init__(self, run: RunDir, store: StateStore, life: int, *, on_event: Callable[[], None] = lambda: None) -> None:
+        """`on_event` hears that something was told."""
         self._run, self._store, self._life = run, store, life
         self._alarms = Alarms()
+        self._on_event = on_event
         self._told: list[Event] = []
         self._signed = False  # there are words in the lock's file
 
@@ -36,6 +39,7 @@ class Bulletin:
         """Something happened: written with the next heartbeat."""
         log.log(logging.INFO if event.severity is Severity.INFO else logging.WARNING, "%s: %s", event.kind, event.message)
         self._told.append(event)
+        self._on_event()
 
     def tell(
         self, kind: str, subject: str, message: str, severity: Severity = Severity.INFO, *, who: str = "supervisor"

@@ -23,6 +23,7 @@ from backend.telemetry import EngineSample
 log = logging.getLogger(__name__)
 
 OBSERVE_EVERY_S: Final = 1.0
+WAIT_EVERY_S: Final = 0.25  # while it is not ready
 _ALIVE: Final = frozenset({EngineState.STARTING, EngineState.READY, EngineState.STALLED})
 _ENDED_PHASES: Final = frozenset({ReplicaPhase.EXITED, ReplicaPhase.START_FAILED})
 
@@ -168,7 +169,7 @@ class ReplicaKeeper:
                 self._emit(
                     Event(self._now(), "engine.unobserved", f"engine:{self.name}", "An error in Headway itself; see its log.")
                 )
-            await asyncio.sleep(OBSERVE_EVERY_S)
+            await asyncio.sleep(OBSERVE_EVERY_S if self.state is EngineState.READY else WAIT_EVERY_S)
 
     async def observe(self) -> None:
         """Looks once and draws the conclusions."""

@@ -47,6 +47,7 @@ class Slots:
     now: Callable[[], float]  # epoch seconds
     concurrency: int
     order: Sequence[str]
+    on_idle: Callable[[], None] = lambda: None  # hears that a dataset has nothing in flight any more
     admitting: bool = True  # the supervisor's word: not stopping, the disk has room
     tally: Tally = field(default_factory=Tally)
     requests: dict[tuple[str, str], Request] = field(default_factory=dict)
@@ -187,6 +188,8 @@ class Slots:
             log.error("%s: sample %s could not be made", request.runner.name, ascii(request.prompt.sample_id), exc_info=error)
             request.runner.fault = f"an error in Headway itself ({type(error).__name__}); logs/supervisor.log has it"
         self._changed.set()
+        if not request.runner.admission.in_flight:
+            self.on_idle()
 
 
 @dataclass(slots=True)

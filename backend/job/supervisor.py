@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -41,6 +42,7 @@ from backend.run_dir import RunDir
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
+GATHER_S: Final = 0.05  # what happens together is looked at together
 RATE_WINDOW_S: Final = 60.0
 LEFT: Final = frozenset({RunPhase.FINISHED, RunPhase.STOPPED, RunPhase.FAILED})
 LIVES_FACT: Final = "lives"
@@ -57,7 +59,8 @@ class Supervisor:
         self.phase = RunPhase.STARTING
         self.phase_reason: str | None = None
         self.exit_code: int | None = None
-        self.bulletin = Bulletin(run, store, self.life)
+        self._woken = asyncio.Event()
+        self.bulletin = Bulletin(run, store, self.life, on_event=self._woken.set)
         engine = config.engine
         self.policy = plan.RestartPolicy(
             engine.restart_backoff_s, engine.restart_backoff_max_s, engine.max_restarts, engine.restart_window_s
@@ -78,6 +81,7 @@ class Supervisor:
             now=time.time,
             concurrency=wishes.concurrency,
             order=wishes.order,
+            on_idle=self._woken.set,
         )
         self.keepers = [self._keep(replica) for replica in build_replicas(config, run, os.environ)]
         self.chores = Chores(
@@ -116,15 +120,20 @@ class Supervisor:
         works += [self.sampler.run, *(keeper.watch for keeper in self.keepers)]
         background = [asyncio.create_task(work()) for work in works]
         try:
-            due = time.monotonic()
             while self.phase not in LEFT:
                 await self._tick()
                 _raise_failures(background)
-                due = max(due + TICK_S, time.monotonic())
-                await asyncio.sleep(due - time.monotonic())
+                await self._pause()
         finally:
             await self._leave(background)
         return self.exit_code or 0
+
+    async def _pause(self) -> None:
+        """A second, or less when something has happened: what follows from it should not wait."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), TICK_S)
+            await asyncio.sleep(GATHER_S)
+        self._woken.clear()
 
     async def _tick(self) -> None:
         now = time.time()
