@@ -7,7 +7,7 @@ click, another tab or a rerun writes the same wish, which is one. What was asked
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from getpass import getuser
 from typing import Final
 
@@ -18,11 +18,12 @@ from backend.control import ControlError
 from backend.control.intents import last_wish, read_answer, want_dataset, want_engine, want_run
 from backend.control.start import StartOutcome, start
 from backend.heartbeat import SupervisorState
-from backend.records import DatasetState, Intent
+from backend.records import DatasetState, Intent, RunPhase
 from backend.report.formatting import compact, plural
+from backend.report.pending import read_pending
 from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir, RunDirError
-from pages.states import is_asked, of_dataset
+from pages.states import of_dataset
 
 REFUSALS: Final = (ControlError, RunDirError, ConfigError)
 _ASKED: Final = "asked"  # this tab's wishes that no supervisor has answered yet
@@ -39,8 +40,8 @@ def dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, *, place: 
     wanted = dataset.wanted or dataset.state
     if wanted is None or wanted in _ENDED:
         return
-    if is_asked(dataset):
-        # no other button under the pointer of who clicks twice
+    if f"dataset:{dataset.name}" in _pending(run, view):
+        # until the supervisor has answered: no other button under the pointer of who clicks twice
         st.button(of_dataset(dataset).word.capitalize(), key=f"asked-{place}-{dataset.name}", disabled=True)
         return
     name, subject = dataset.name, f"dataset:{dataset.name}"
@@ -56,13 +57,16 @@ def dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, *, place: 
 
 
 def run_buttons(run: RunDir, view: RunView, *, place: str = "top") -> None:
-    """Start, or Pause all and Stop: what can be done to the run as a whole."""
+    """Start, or Pause all and Stop: what can be done to the run as a whole. Where the banner offers a restart, nothing."""
+    if needs_restart(view):
+        return
     if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
         start_button(run, view, place=place)
         return
-    open_ones = [d for d in view.datasets if not is_asked(d) and d.state not in (*_ENDED, DatasetState.KILLED, None)]
-    running = [d.name for d in open_ones if d.state not in _RESUMABLE]
-    paused = [d.name for d in open_ones if d.state is DatasetState.PAUSED]
+    pending = _pending(run, view)
+    open_ones = [(d.name, d.wanted or d.state) for d in view.datasets if f"dataset:{d.name}" not in pending]
+    running = [name for name, state in open_ones if state not in (*_ENDED, *_RESUMABLE, None)]
+    paused = [name for name, state in open_ones if state is DatasetState.PAUSED]
     if running:
         _all_button(run, "Pause all", running, "paused", place)
     elif paused:
@@ -72,9 +76,15 @@ def run_buttons(run: RunDir, view: RunView, *, place: str = "top") -> None:
         _confirm_stop(run, view)
 
 
+def needs_restart(view: RunView) -> bool:
+    """Whether the supervisor died or gave up: every page says so, with the button that restarts it."""
+    gave_up = view.supervisor.state is SupervisorState.LEFT and view.phase is RunPhase.FAILED
+    return gave_up or view.supervisor.state is SupervisorState.DEAD
+
+
 def start_button(run: RunDir, view: RunView, *, place: str = "top", primary: bool = True) -> None:
     """Start or Restart, where no supervisor lives. Pressed in many tabs at once it starts one."""
-    word = "Restart" if view.supervisor.state is SupervisorState.DEAD else "Start"
+    word = "Restart" if needs_restart(view) else "Start"
     key, token = _wish(run, "run", f"running after life {view.supervisor.life}", place)
     if st.button(word, key=key, type="primary" if primary else "secondary", help="Start the supervisor of this run"):
         with st.spinner("Starting…"):
@@ -120,6 +130,13 @@ def who() -> str:
         return "page"
 
 
+def _pending(run: RunDir, view: RunView) -> Mapping[str, str]:
+    try:
+        return read_pending(run, view.supervisor.heartbeat_at)
+    except RunDirError:
+        return {}
+
+
 def _button(run: RunDir, word: str, *, subject: str, want: str, place: str, wish: Callable[[str], Intent]) -> None:
     key, token = _wish(run, subject, want, place)
     name = subject.removeprefix("dataset:")
@@ -140,7 +157,12 @@ def _all_button(run: RunDir, word: str, names: Sequence[str], want: str, place: 
 @st.dialog("Kill this dataset?")
 def _confirm_kill(run: RunDir, dataset: DatasetView) -> None:
     stays = f"{plural(dataset.finished_samples or 0, 'finished sample')} ({compact(dataset.completion_tokens or 0)} tokens)"
-    lost = f"{plural(dataset.in_flight or 0, 'request')} in flight {'is' if dataset.in_flight == 1 else 'are'} aborted."
+    flying = dataset.in_flight or 0
+    lost = (
+        f"{plural(flying, 'request')} in flight {'is' if flying == 1 else 'are'} aborted."
+        if flying
+        else "nothing is in flight."
+    )
     st.text(f"{dataset.name}: {lost}\n{stays} stay. It can be revived later and goes on from there.")
     _, token = _wish(run, f"dataset:{dataset.name}", "killed", "dialog")
     _confirm(f"Kill {dataset.name}", lambda: _write(_dataset_wish(run, dataset.name, "killed"), token))

@@ -7,6 +7,7 @@ from html import escape
 
 import streamlit as st
 
+from backend.heartbeat import SupervisorState
 from backend.records import DatasetState
 from backend.report.formatting import DASH, compact, number, plain
 from backend.report.headline import progress
@@ -20,20 +21,21 @@ HEAD = ("Dataset", "State", "Progress", "Samples", "Mean tok", "tok/s")
 
 def dataset_table(run: RunDir, view: RunView, tokens_per_s: Mapping[str, float | None]) -> None:
     """A row a dataset, in the order in which they run."""
+    alive = view.supervisor.state in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING)
     with st.container(key="hw-table"):
         cells = "".join(f'<span class="{"hw-number" if i > 2 else ""}">{word}</span>' for i, word in enumerate(HEAD))
         st.html(f'<div class="hw-row hw-head" aria-hidden="true">{cells}</div>')
         for dataset in view.datasets:
             with st.container(key=f"hw-row-{dataset.name}", horizontal=True, vertical_alignment="center"):
-                st.html(_row(dataset, tokens_per_s.get(dataset.name)))
+                st.html(_row(dataset, tokens_per_s.get(dataset.name), alive=alive))
                 with st.container(
                     key=f"hw-do-{dataset.name}", horizontal=True, horizontal_alignment="right", gap="xsmall", width=148
                 ):
                     dataset_buttons(run, view, dataset)
 
 
-def _row(d: DatasetView, tokens_per_s: float | None) -> str:
-    look, share = of_dataset(d), progress(d)
+def _row(d: DatasetView, tokens_per_s: float | None, *, alive: bool) -> str:
+    look, share = of_dataset(d, alive=alive), progress(d)
     width = f"{100 * share:.1f}%" if share is not None else "0%"
     speed = tokens_per_s if d.state in (DatasetState.RUNNING, DatasetState.DRAINING) else None
     reason = escape(plain(d.reason, keep="")) if d.reason and d.state is not DatasetState.DONE else ""

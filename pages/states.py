@@ -88,8 +88,10 @@ def is_asked(dataset: DatasetView) -> bool:
     return dataset.wanted is not None and dataset.wanted is not dataset.state and dataset.wanted in _ASKED
 
 
-def of_dataset(dataset: DatasetView) -> Look:
-    """A dataset's state; what was asked and is not yet so wins ("pausing…")."""
+def of_dataset(dataset: DatasetView, *, alive: bool = True) -> Look:
+    """A dataset's state; what was asked and is not yet so wins ("pausing…"). Without a living supervisor it is history."""
+    if not alive and dataset.state in (DatasetState.RUNNING, DatasetState.DRAINING):
+        return Look("○", f"was {dataset.state}", Tone.DIM)
     if is_asked(dataset) and dataset.wanted is not None:
         return _ASKED[dataset.wanted]
     return UNKNOWN if dataset.state is None else DATASETS[dataset.state]

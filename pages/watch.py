@@ -5,11 +5,9 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from backend.heartbeat import SupervisorState
-from backend.records import RunPhase
 from backend.report.live import LiveError
 from backend.run_dir import RunDir
-from pages.buttons import start_button
+from pages.buttons import needs_restart, start_button
 from pages.live.component import live_part
 from pages.live.routes import LIVE
 from pages.nothing import cannot
@@ -38,5 +36,5 @@ def watch(run: RunDir) -> None:
     s = view.supervisor
     with st.container(key="hw-watch", horizontal=True, vertical_alignment="center"):
         live_part("watch", run.name, state=f"{s.state} {of_run(view).word} {s.life}")
-        if s.state is SupervisorState.DEAD or (s.state is SupervisorState.LEFT and view.phase is RunPhase.FAILED):
+        if needs_restart(view):
             start_button(run, view, place="watch")

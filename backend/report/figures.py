@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from backend.report.formatting import DASH, compact, number, plural, share
 from backend.report.live_series import mean_of_last
@@ -12,6 +12,7 @@ from backend.report.views import RunView
 
 Latest = Mapping[str, Mapping[str, Any]]  # series → its newest row
 Trend = tuple[float | None, ...]
+NOT_NOW: Final = "not measured now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ def figures(view: RunView, driver: Mapping[str, Any], engine: Latest, decode_now
     return [
         _speed(decode_now, driver, trends),
         _requests(driver, trends),
-        _mean(driver),
-        _in_flight(view, engine),
+        _mean(view, driver),
+        _in_flight(view, driver, engine),
         _tokens(view),
         _samples(view, driver),
     ]
@@ -68,6 +69,8 @@ def gpu_figures(latest: Latest, trends: Mapping[str, Trend]) -> list[GpuFigures]
 
 def _speed(decode_now: float | None, driver: Mapping[str, Any], trends: Trends) -> Figure:
     useful = mean_of_last(trends.useful_tokens_per_s, 20)
+    if not driver:
+        return Figure("speed", "Tokens/s", DASH, "tok/s", NOT_NOW)
     if decode_now is None and not any(v is not None for v in trends.decode_tokens_per_s):
         note = "of finished samples, 10 s; the server tells no rate"
         return Figure("speed", "Tokens/s", number(driver.get("useful_tokens_per_s")), "tok/s", note, trends.useful_tokens_per_s)
@@ -77,18 +80,24 @@ def _speed(decode_now: float | None, driver: Mapping[str, Any], trends: Trends) 
 
 
 def _requests(driver: Mapping[str, Any], trends: Trends) -> Figure:
+    if not driver:
+        return Figure("requests", "Requests/s", DASH, "req/s", NOT_NOW)
     last_minute = mean_of_last(trends.requests_per_s, 4)
     quarter = mean_of_last(trends.requests_per_s, len(trends.requests_per_s))
     return Figure("requests", "Requests/s", _rate(last_minute), "req/s", f"last minute · {_rate(quarter)} in 15 min",
                   trends.requests_per_s)  # fmt: skip
 
 
-def _mean(driver: Mapping[str, Any]) -> Figure:
-    recent, overall = driver.get("mean_completion_tokens_recent"), driver.get("mean_completion_tokens")
+def _mean(view: RunView, driver: Mapping[str, Any]) -> Figure:
+    recent, t = driver.get("mean_completion_tokens_recent"), view.totals
+    answered = (t.finished_samples or 0) - (t.rejected or 0)
+    overall = t.completion_tokens / answered if t.completion_tokens is not None and answered > 0 else None
     return Figure("mean", "Mean completion", number(recent), "tok", f"last 5 min · all so far {number(overall)}")
 
 
-def _in_flight(view: RunView, engine: Latest) -> Figure:
+def _in_flight(view: RunView, driver: Mapping[str, Any], engine: Latest) -> Figure:
+    if not driver:
+        return Figure("in_flight", "In flight", DASH, f"of {number(view.concurrency)}", NOT_NOW)
     queued = _sum(row["queued"] for row in engine.values())
     fullest = max((row["token_usage"] for row in engine.values() if row["token_usage"] is not None), default=None)
     retracted = _sum(row["retracted_total"] for row in engine.values())
@@ -112,7 +121,9 @@ def _tokens(view: RunView) -> Figure:
 def _samples(view: RunView, driver: Mapping[str, Any]) -> Figure:
     totals = [d.total_samples for d in view.datasets]
     whole = f"of ≤ {number(sum(t for t in totals if t is not None))}" if None not in totals else "finished"
-    note = f"{number(view.totals.rejected)} rejected · {number(driver.get('retried_total'))} sent again"
+    note = f"{number(view.totals.rejected)} rejected"
+    if driver:
+        note += f" · {number(driver['retried_total'])} sent again"
     return Figure("samples", "Samples", number(view.totals.finished_samples), whole, note)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from backend.config import ConfigError
+from backend.config import ConfigError, RunConfig, load
 from backend.heartbeat import SupervisorState, has_table, reading
 from backend.records import EngineState
 from backend.report.figures import Figure, GpuFigures, Trends, figures, gpu_figures
@@ -58,6 +58,8 @@ class _Known:
     """What was read of one run, and when."""
 
     lock: Lock = field(default_factory=Lock)
+    settings: RunConfig | None = None
+    settings_of: tuple[int, int, int] | None = None  # inode, size and time of the run.toml they were read from
     second: int = -1
     view: RunView | None = None
     answers: dict[tuple[str, int], Live] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class LiveRuns:
         now = self._clock()
         if known.view is None or known.second != int(now):
             try:
-                view = read_status(run, now, counted=False)
+                view = read_status(run, now, counted=False, settings=_settings(run, known))
                 known.view = with_pending(view, read_pending(run, view.supervisor.heartbeat_at))
             except (RunDirError, ConfigError) as error:
                 raise LiveError(f"{run.name} cannot be read: {error}") from None
@@ -178,6 +180,18 @@ class LiveRuns:
             target_tokens=_target(view),
             events=events,
         )
+
+
+def _settings(run: RunDir, known: _Known) -> RunConfig:
+    """run.toml, read anew only when it has changed: it is frozen at the start."""
+    try:
+        found = run.config.stat()
+        of = (found.st_ino, found.st_size, found.st_mtime_ns)
+    except OSError:
+        of = None
+    if known.settings is None or of is None or of != known.settings_of:
+        known.settings, known.settings_of = load(run.config), of
+    return known.settings
 
 
 def _told(view: RunView, *, seq: int = 0, trouble: str | None = None, **more: Any) -> Live:

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 EVENTS_SHOWN: Final = 5
 
 
-def read_status(run: RunDir, now: float, *, counted: bool = True) -> RunView:
+def read_status(run: RunDir, now: float, *, counted: bool = True, settings: RunConfig | None = None) -> RunView:
     """Everything about a run; `now` in epoch seconds. A lost state.sqlite or ledger becomes a note and missing figures.
 
     Counting the ledger anew takes long where many rows are open: without `counted`, a living supervisor's last word counts.
+    `settings`: run.toml, where the caller has it.
 
     Raises:
         ConfigError: run.toml cannot be read.
@@ -43,7 +44,7 @@ def read_status(run: RunDir, now: float, *, counted: bool = True) -> RunView:
     """
     from backend import config
 
-    settings = config.load(run.config)
+    settings = settings or config.load(run.config)
     notes: list[str] = []
     supervisor, heartbeat = _read_supervisor(run, now, notes)
     if not counted and heartbeat is not None and supervisor.state is SupervisorState.ALIVE:

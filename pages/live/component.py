@@ -27,4 +27,6 @@ def live_part(part: str, run: str, **more: Any) -> str | None:
 
 def style() -> None:
     """The stylesheet of every page; its colours are look and states of Headway."""
-    st.html(Path(__file__).with_name("style.css"))
+    here = Path(__file__).parent
+    st.html(here / "style.css")
+    st.html(here.parent / "tables.css")

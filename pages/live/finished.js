@@ -1,6 +1,6 @@
 // Finished tokens since the start, and the line they are to reach.
 import { element, write } from "./dom.js"
-import { CONFIG, DATES, colours, layout, loadPlotly, plotMs } from "./plot.js"
+import { CONFIG, clock, colours, layout, loadPlotly } from "./plot.js"
 import { Points } from "./points.js"
 import { startOver } from "./poll.js"
 
@@ -28,9 +28,9 @@ export function finishedChart(files) {
   async function draw() {
     if (!Plotly || points.at.length === 0) return
     drawnAt = Date.now()
-    const line = points.line(plotMs)
+    const line = points.line(clock)
     const ends = points.at.length - 1
-    await Plotly.update(plot, { x: [line.x, [plotMs(points.at[ends])]], y: [line.y, [points.y[ends]]] }, { ...goal(), ...DATES })
+    await Plotly.update(plot, { x: [line.x, [clock(points.at[ends])]], y: [line.y, [points.y[ends]]] }, goal())
   }
 
   async function begin() {

@@ -15,9 +15,10 @@ export function loadPlotly(files) {
   return loading
 }
 
-// Plotly shows numbers by the viewer's clock, and tells the edges of an axis as texts of that clock.
-export function plotMs(at) {
-  return at * 1000
+// Moments go to Plotly as texts of the viewer's clock, and come back so. (Numbers would do until values are replaced: then it
+// forgets that an axis holds dates, and telling it again lets go of the zoom.)
+export function clock(at) {
+  return new Date((at - new Date(at * 1000).getTimezoneOffset() * 60) * 1000).toISOString().slice(0, -1)
 }
 
 export function secondsOf(edge) {
@@ -72,14 +73,11 @@ export function layout(c, { top, height }) {
   }
 }
 
-// Plotly forgets an axis' type when its values are replaced.
-export const DATES = { "xaxis.type": "date" }
-
 export const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, scrollZoom: false }
 
 // Follows the present until somebody zooms, and again when they let go (double click, or the button that appears).
 export function followUntilZoomed(plot, button, redraw) {
-  const follow = { on: true, ours: false }
+  const follow = { on: true, ours: false, range: null }
   const release = () => {
     follow.on = true
     button.hidden = true
@@ -88,7 +86,9 @@ export function followUntilZoomed(plot, button, redraw) {
   plot.on("plotly_relayout", (change) => {
     if (follow.ours || !("xaxis.range[0]" in change)) return
     follow.on = false
+    follow.range = [change["xaxis.range[0]"], change["xaxis.range[1]"]]
     button.hidden = false
+    redraw()
   })
   plot.on("plotly_doubleclick", release)
   button.onclick = release

@@ -38,15 +38,15 @@ export class Points {
   }
 
   // For Plotly: a stretch without points is a gap in the line.
-  line(plotMs) {
+  line(clock) {
     const x = []
     const y = []
     this.at.forEach((at, i) => {
       if (i > 0 && at - this.at[i - 1] > Math.max(3 * this.step, 8)) {
-        x.push(plotMs(this.at[i - 1] + this.step))
+        x.push(clock(this.at[i - 1] + this.step))
         y.push(null)
       }
-      x.push(plotMs(at))
+      x.push(clock(at))
       y.push(this.y[i])
     })
     return { x, y }

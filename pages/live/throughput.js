@@ -1,7 +1,7 @@
 // Tokens a second over a chosen stretch, with what happened to engine and datasets as dashed lines with words.
 import { element, utc, write } from "./dom.js"
 import { place } from "./labels.js"
-import { CONFIG, DATES, colours, followUntilZoomed, layout, literally, loadPlotly, plotMs, secondsOf } from "./plot.js"
+import { CONFIG, clock, colours, followUntilZoomed, layout, literally, loadPlotly, secondsOf } from "./plot.js"
 import { Points } from "./points.js"
 import { chooseStretch, currentStretch, startOver } from "./poll.js"
 
@@ -56,15 +56,16 @@ export function throughputChart(files) {
 
   function range() {
     const span = SECONDS[currentStretch()]
-    return [span === null ? (points.at[0] ?? now - 60) : now - span, now]
+    const first = points.at[0] ?? now - 60 // a younger run fills the chart as well
+    return [Math.min(span === null ? first : Math.max(first, now - span), now - 60), now]
   }
 
   function traces() {
-    const line = points.line(plotMs)
+    const line = points.line(clock)
     const [from] = range()
     const shown = [...events.values()].filter((event) => event.at >= from)
     return {
-      x: [line.x, shown.map((event) => plotMs(event.at))],
+      x: [line.x, shown.map((event) => clock(event.at))],
       y: [line.y, shown.map(() => 0)],
       customdata: [line.x.map(() => null), shown.map((event) => utc(event.at))],
       text: [[], shown.map((event) => literally(event.message))],
@@ -78,18 +79,18 @@ export function throughputChart(files) {
     const placed = place(within.map((event) => ({ ...event, x: ((event.at - from) / (to - from)) * width, words: short(event.words) })), width)
     return {
       shapes: placed.map((mark) => ({
-        type: "line", xref: "x", x0: plotMs(mark.at), x1: plotMs(mark.at), yref: "paper", y0: 0, y1: 1,
+        type: "line", xref: "x", x0: clock(mark.at), x1: clock(mark.at), yref: "paper", y0: 0, y1: 1,
         line: { color: colourOf(mark), width: 1, dash: "dot" }, opacity: mark.lane === null ? 0.35 : 0.9, layer: "below",
       })),
       annotations: placed.filter((mark) => mark.lane !== null).map((mark) => ({
-        x: plotMs(mark.at), xref: "x", y: 1, yref: "paper", yanchor: "bottom", yshift: mark.lane * 14 + 1,
+        x: clock(mark.at), xref: "x", y: 1, yref: "paper", yanchor: "bottom", yshift: mark.lane * 14 + 1,
         xanchor: mark.left ? "right" : "left", showarrow: false, text: literally(mark.words), font: { size: 11, color: colourOf(mark) },
       })),
     }
   }
 
   function zoomed() {
-    return plot._fullLayout.xaxis.range.map(secondsOf)
+    return follow.range.map(secondsOf)
   }
 
   const colourOf = (mark) => (mark.tone === "dim" ? c.dim : c[mark.tone])
@@ -97,8 +98,8 @@ export function throughputChart(files) {
   async function draw() {
     if (!Plotly || points.at.length === 0) return
     drawnAt = Date.now()
-    const change = { ...marks(), ...DATES }
-    if (follow.on) change["xaxis.range"] = range().map(plotMs)
+    const change = marks()
+    change["xaxis.range"] = follow.on ? range().map(clock) : follow.range
     follow.ours = true
     try {
       await Plotly.update(plot, traces(), change)
