@@ -20,6 +20,7 @@ from pages.buttons import dataset_buttons, tell_answers
 from pages.charts import dark, draw
 from pages.clock import local, zone
 from pages.dataset_parts import draw_ends, draw_head, draw_refusals, draw_state
+from pages.dataset_picker import pick_dataset
 from pages.nothing import cannot, no_run
 from pages.run_picker import picked_run
 from pages.sample_reader import draw_samples
@@ -33,25 +34,6 @@ def read_view(run: RunDir) -> RunView:
     """The run as it is now, with what was just asked of it."""
     view = read_status(run, time.time())
     return with_pending(view, read_pending(run, view.supervisor.heartbeat_at))
-
-
-def pick_dataset(names: list[str]) -> str:
-    """Named in the address (`?dataset=`), chosen here, or stepped to."""
-    asked = st.query_params.get("dataset") or st.session_state.get("dataset")
-    if "dataset_name" not in st.session_state or st.session_state["dataset_name"] not in names:
-        st.session_state["dataset_name"] = asked if asked in names else names[0]
-
-    def step(by: int) -> None:
-        at = names.index(st.session_state["dataset_name"])
-        st.session_state["dataset_name"] = names[(at + by) % len(names)]
-
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Dataset", names, key="dataset_name", width=320)
-        if len(names) > 1:
-            st.button("Previous", key="dataset-previous", on_click=step, args=(-1,))
-            st.button("Next", key="dataset-next", on_click=step, args=(1,))
-    st.query_params["dataset"] = st.session_state["dataset"] = name  # a widget's own state ends with its page
-    return str(name)
 
 
 @st.fragment(run_every=HEAD_S)

@@ -1,23 +1,21 @@
 """Tables and rows of figures as HTML of our own: every text in them is escaped here, whoever wrote it.
 
 Streamlit's own tables are for what is sorted and copied; these wrap long words, carry signs and colours, and turn into blocks
-on a narrow screen.
+on a narrow screen. How they look stands in tables.css.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 import streamlit as st
 
-from backend.report.formatting import moment, plain
-from pages.clock import local, time_html
+from backend.report.formatting import plain
+from pages.clock import time_html
 from pages.states import Look, state_html
 
 LONGEST: Final = 4_000  # characters of a cell
@@ -72,7 +70,7 @@ def draw_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, lab
     heads = "".join(f"<th{_right(c)}>{escape(c.name)}</th>" for c in columns)
     body = "".join(f"<tr>{''.join(map(_cell_html, columns, row))}</tr>" for row in rows)
     table = f'<table class="hw-table" aria-label="{escape(label)}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
-    st.html(f'<style>{_style()}</style><div class="hw-sheet">{table}</div>')
+    st.html(f'<div class="hw-sheet">{table}</div>')
 
 
 def draw_figures(figures: Sequence[Figure]) -> None:
@@ -83,18 +81,18 @@ def draw_figures(figures: Sequence[Figure]) -> None:
         f'<div class="hw-fact-context">{shown(f.context)}</div></div>'
         for f in figures
     )
-    st.html(f'<style>{_style()}</style><div class="hw-facts">{cells}</div>')
+    st.html(f'<div class="hw-facts">{cells}</div>')
 
 
 def heading(words: str, context: str = "") -> None:
     """The head of a part of a page, and one dim line below it."""
     below = f'<div class="hw-fact-context">{shown(context)}</div>' if context else ""
-    st.html(f'<style>{_style()}</style><h2 class="hw-heading">{shown(words)}</h2>{below}')
+    st.html(f'<h2 class="hw-heading">{shown(words)}</h2>{below}')
 
 
 def caption(words: str) -> None:
     """One dim line, such as what the text below it is."""
-    st.html(f'<style>{_style()}</style><div class="hw-fact-name">{shown(words)}</div>')
+    st.html(f'<div class="hw-fact-name">{shown(words)}</div>')
 
 
 def shown(text: str) -> str:
@@ -122,13 +120,3 @@ def _cell_html(column: Column, cell: Cell) -> str:
 
 def _right(column: Column) -> str:
     return ' class="hw-right"' if column.right else ""
-
-
-@cache
-def _style() -> str:
-    return (Path(__file__).parent / "tables.css").read_text()
-
-
-def utc_and_local(at: float | None) -> str:
-    """A moment in both zones, for text that has no hover."""
-    return f"{local(at)} ({moment(at)})" if at is not None else local(at)
