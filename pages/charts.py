@@ -25,7 +25,7 @@ def draw(figure: go.Figure, *, key: str) -> None:
         height=figure.layout.height - head_px,
     )
     with st.container(gap=None):
-        below = f"<div class='hw-figure-context'>{_html(subtitle)}</div>"
+        below = f"<div class='hw-dim' style='font-size:12.5px;line-height:1.35'>{_html(subtitle)}</div>"
         st.html(f"<h2 class='hw-heading' style='margin:0'>{_html(title)}</h2>{below}")
         st.plotly_chart(figure, theme=None, key=key, config=_PLAIN, alt=f"{unescape(title)}: {unescape(subtitle)}")
 

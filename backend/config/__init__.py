@@ -5,7 +5,7 @@ Nothing here looks at the machine (paths, ports, GPUs): that is the pre-start ch
 
 from backend.config.checks import check
 from backend.config.fault_lines import ConfigError
-from backend.config.files import load, save
+from backend.config.files import load, parse, save, validate
 from backend.config.fingerprint import fingerprint
 from backend.config.live import parse_live_setting
 from backend.config.shape import (
@@ -46,6 +46,8 @@ __all__ = [
     "check",
     "fingerprint",
     "load",
+    "parse",
     "parse_live_setting",
     "save",
+    "validate",
 ]

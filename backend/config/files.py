@@ -20,7 +20,11 @@ FREE_TABLES: Final = frozenset({"extra_body", "chat_template_kwargs"})
 
 def load(path: Path) -> RunConfig:
     """Reads and validates a run.toml. Raises ConfigError with one line a fault, all of them at once."""
-    data = _read(path)
+    return validate(_read(path), str(path))
+
+
+def validate(data: dict[str, Any], source: str) -> RunConfig:
+    """The configuration that TOML's tables hold. Raises ConfigError; each of its lines begins with `source`."""
     try:
         config = RunConfig.model_validate(data)
     except ValidationError as error:
@@ -29,7 +33,7 @@ def load(path: Path) -> RunConfig:
         faults = check(config)
         if not faults:
             return config
-    raise ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
+    raise ConfigError("\n".join(f"{source}: {fault}" for fault in faults))
 
 
 def save(config: RunConfig, path: Path) -> None:
@@ -65,12 +69,17 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 (byte {error.start + 1}). Save it as UTF-8.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> dict[str, Any]:
+    """TOML's tables. Raises ConfigError, which names `source` and the line."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason = str(error).replace("(at end of document)", f"(at line {text.count(chr(10)) + 1}, the end of the file)")
         hint = "" if re.search(r"at line \d+", reason) else " (somewhere in the file)"
-        raise ConfigError(f"{path}: not valid TOML: {reason}{hint}. Correct that line.") from None
+        raise ConfigError(f"{source}: not valid TOML: {reason}{hint}. Correct that line.") from None
 
 
 def _without_nothing(section: dict[str, Any]) -> dict[str, Any]:

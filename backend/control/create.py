@@ -28,11 +28,16 @@ def create(config_path: Path, runs: Path) -> RunDir:
         ControlError: the run exists already, or the folder cannot be written.
     """
     config_path = config_path.expanduser().absolute()
-    settings = with_absolute_paths(config_file.load(config_path), config_path.parent)
+    return create_from(config_file.load(config_path), config_path.parent, runs)
+
+
+def create_from(settings: RunConfig, base: Path, runs: Path) -> RunDir:
+    """The same from a configuration that lies in no file; its relative paths start at `base`."""
+    settings = with_absolute_paths(settings, base)
     run = RunDir(runs / settings.name)
     _refuse_existing(run)
     refuse_network_file_system(runs)
-    files = {d.name: scan(d, config_path.parent) for d in settings.datasets}
+    files = {d.name: scan(d, base) for d in settings.datasets}
     frozen = FrozenConfig(
         fingerprint=config_file.fingerprint(settings, files),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

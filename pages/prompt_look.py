@@ -1,0 +1,82 @@
+"""What a dataset's files hold, before the run exists: how many prompts, and the first ones as they will be sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from backend.config import ConfigError, DatasetConfig, RunConfig
+from backend.control import ControlError
+from backend.control.draft import DatasetLook, look_at, stamp
+from backend.control.rendered_prompt import render
+from backend.prompts import BadLine
+from backend.records import Prompt
+from backend.report.formatting import plain, plural
+from pages.tables import shown
+
+LONGEST = 6_000  # characters of a message
+
+
+@st.cache_data(max_entries=64, show_spinner="Counting prompts…")
+def seen(dataset: DatasetConfig, base: str, files: Sequence[tuple[str, int, int]]) -> DatasetLook:
+    """A look that is taken again when a file has changed."""
+    return look_at(dataset, Path(base))
+
+
+def draw_look(settings: RunConfig | None, dataset: DatasetConfig, base: Path, *, key: str) -> None:
+    """The count, and on demand the first prompts."""
+    look = seen(dataset, str(base), stamp(dataset, base))
+    if look.fault is not None:
+        st.html(f'<div class="hw-failed" style="font-size:12.5px">{shown(look.fault)}</div>')
+        return
+    count = plural(look.prompts, "prompt") if look.prompts is not None else "Too large to be counted here"
+    st.text(f"{count} in {plural(look.files, 'file')}, {look.bytes / 1e6:,.1f} MB.")
+    with st.expander("The first prompts as they will be sent", key=f"look-{key}"):
+        for i, prompt in enumerate(look.first):
+            st.text(f"{i + 1}.")
+            if isinstance(prompt, BadLine):
+                st.text(plain(f"{prompt.file}, line {prompt.line}: {prompt.reason}. It will be passed over."))
+            else:
+                _draw_prompt(prompt)
+                if settings is not None and settings.engine.urls:
+                    _draw_rendered(settings, dataset, prompt, key=f"{key}-{i}")
+        st.text(_template_words(settings, dataset))
+
+
+def _draw_prompt(prompt: Prompt) -> None:
+    st.text(f"id {plain(prompt.sample_id, keep='')}")
+    for message in prompt.messages:
+        st.text(plain(str(message.get("role", "?"))))
+        st.code(_words(message.get("content")), language=None, wrap_lines=True)
+    if prompt.tools:
+        st.text(plural(len(prompt.tools), "tool"))
+
+
+def _draw_rendered(settings: RunConfig, dataset: DatasetConfig, prompt: Prompt, *, key: str) -> None:
+    """The server's own rendering: it makes one token for it."""
+    if not st.button("As the server renders it", key=f"render-{key}", help="Asks the first address; it makes one token"):
+        return
+    try:
+        text = render(settings, dataset, prompt)
+    except (ControlError, ConfigError) as error:
+        st.text(str(error))
+    else:
+        st.code(plain(text[:LONGEST]), language=None, wrap_lines=True)
+
+
+def _template_words(settings: RunConfig | None, dataset: DatasetConfig) -> str:
+    if settings is None:
+        return "The server puts the messages into the model's chat template."
+    asked = settings.sampling_for(dataset).chat_template_kwargs
+    with_what = f", with {json.dumps(asked)}" if asked else ""
+    return f"The server puts the messages into the model's chat template{plain(with_what)}."
+
+
+def _words(content: Any) -> str:
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=True, indent=1)
+    safe = plain(text)
+    return safe if len(safe) <= LONGEST else f"{safe[:LONGEST]}… ({len(safe) - LONGEST:,} more characters)"
