@@ -91,10 +91,13 @@ class Tab:
         """By how much the page is wider than the window."""
         return int(self.page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth"))
 
+    def background(self) -> str:
+        """The colour behind the page."""
+        return str(self.page.locator("[data-testid=stApp]").evaluate("app => getComputedStyle(app).backgroundColor"))
+
     def close(self) -> None:
         self.context.close()
 
     def _refuse(self, dialog: Any) -> None:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
-
