@@ -61,7 +61,9 @@ def run_buttons(run: RunDir, view: RunView, *, place: str = "top") -> None:
     if needs_restart(view):
         return
     if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
-        start_button(run, view, place=place)
+        # what is finished has nothing to start for, unless somebody wished for more since
+        if view.phase is not RunPhase.FINISHED or view.unanswered_intents:
+            start_button(run, view, place=place)
         return
     pending = _pending(run, view)
     open_ones = [(d.name, d.wanted or d.state) for d in view.datasets if f"dataset:{d.name}" not in pending]
@@ -185,8 +187,7 @@ def _confirm(word: str, act: Callable[[], None]) -> None:
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="dialog-cancel"):
             st.rerun()
-        if st.button(word, key="dialog-confirm", type="primary"):
-            act()
+        if st.button(word, key="dialog-confirm", type="primary", on_click=act):
             st.rerun()
 
 

@@ -87,7 +87,7 @@ def eta_words(seconds: float | None, *, standing: int = 0) -> str | None:
     """ "About 3 h 20 min at the present speed (naive)"; None where it is not known. `standing`: paused and held datasets."""
     if seconds is None:
         return None
-    without = f", without {plural(standing, 'dataset')} that wait for you" if standing else ""
+    without = f", without {plural(standing, 'dataset')} that {'waits' if standing == 1 else 'wait'} for you" if standing else ""
     return f"About {_roughly(seconds)} at the present speed (naive{without})"
 
 
