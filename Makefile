@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cpu run setup check test drill engine-cpu test-engine bench
+.PHONY: help demo demo-cpu run setup check test drill engine-cpu test-engine test-browser screenshots bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ check: $(READY) ## style, types and which part may import which
 	$(BIN)/lint-imports --no-logo
 
 test: $(READY) ## the quick tests
-	$(BIN)/pytest -m "not drill and not real_engine" -n 3 --dist loadfile
+	$(BIN)/pytest -m "not drill and not real_engine and not browser" -n 3 --dist loadfile
 
 drill: $(READY) ## kill and fault drills with real processes: ROUNDS=100, SEED=... repeats one
 	ROUNDS=$(ROUNDS) SEED=$(SEED) $(BIN)/pytest -m "drill and not real_engine"
@@ -40,6 +40,12 @@ engine-cpu: ## the real SGLang on a CPU with a tiny model, in .engine-cpu (1.6 G
 
 test-engine: $(READY) ## the tests against the real SGLang (after `make engine-cpu`)
 	$(BIN)/pytest -m real_engine
+
+test-browser: $(READY) ## the dashboard in a real Chromium (apt-get install chromium)
+	$(BIN)/pytest -m browser
+
+screenshots: $(READY) ## pictures of every page, in docs/screenshots
+	@$(BIN)/python -m tests.browser.screenshots
 
 bench: $(READY) ## what Headway reaches on this machine
 	$(BIN)/python -m tests.bench

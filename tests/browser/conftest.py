@@ -15,6 +15,7 @@ from tests.browser.tab import CHROMIUM, Tab, chromium
 from tests.runs.live_run import LiveRun
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of them need a browser, and time."""
     here = Path(__file__).parent
