@@ -10,7 +10,7 @@ from backend.config import ConfigError
 from backend.report import engine
 from backend.report.formatting import number
 from backend.report.pending import read_pending
-from backend.report.series import begin_of, read_events_of, read_lines, read_marks, read_newest
+from backend.report.series import read_events_of, read_marks, read_newest, read_window
 from backend.report.status import read_status
 from backend.report.views import RunView
 from backend.run_dir import RunDir, RunDirError
@@ -78,14 +78,12 @@ def charts(run: RunDir) -> None:
     window_s = pick_window()
     try:
         until = window_end(run, read_status(run, time.time()))
-        lines = read_lines(run, "engine_samples", engine.FIELDS, until - window_s, until)
-        marks = read_marks(run, until - window_s, until)
+        lines, since = read_window(run, "engine_samples", engine.FIELDS, until - window_s, until)
+        marks = read_marks(run, since, until)
     except (RunDirError, ConfigError) as error:
         cannot("The measurements cannot be read", error)
         return
-    figures = engine.engine_figures(
-        lines, marks, since=begin_of(lines, until - window_s, until), until=until, zone=zone(), dark=dark()
-    )
+    figures = engine.engine_figures(lines, marks, since=since, until=until, zone=zone(), dark=dark())
     if not figures:
         st.text("Nothing was measured in this time: measurements begin once a replica is ready.")
     with st.grid(columns=2, min_column_width=330):

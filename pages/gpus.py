@@ -9,7 +9,7 @@ import streamlit as st
 from backend.config import ConfigError
 from backend.report import gpus
 from backend.report.formatting import number
-from backend.report.series import begin_of, read_energy_wh, read_events_of, read_lines, read_newest
+from backend.report.series import read_energy_wh, read_events_of, read_lines, read_newest, read_window
 from backend.report.status import read_status
 from backend.run_dir import RunDir, RunDirError
 from pages.charts import dark, draw
@@ -70,12 +70,12 @@ def charts(run: RunDir) -> None:
         energy = gpus.energy_words(read_energy_wh(run), view.totals.completion_tokens)
         heading("Over time", energy)
         window_s = pick_window()
-        lines = read_lines(run, "gpu_samples", gpus.FIELDS, until - window_s, until)
-        host = read_lines(run, "host_samples", gpus.HOST_FIELDS, until - window_s, until)
+        host, since = read_window(run, "host_samples", gpus.HOST_FIELDS, until - window_s, until)
+        lines = read_lines(run, "gpu_samples", gpus.FIELDS, since, until)
     except (RunDirError, ConfigError) as error:
         cannot("The measurements cannot be read", error)
         return
-    shape = {"since": begin_of(host, until - window_s, until), "until": until, "zone": zone(), "dark": dark()}
+    shape = {"since": since, "until": until, "zone": zone(), "dark": dark()}
     figures = gpus.gpu_figures(lines, **shape)
     if figures:
         with st.grid(columns=5, min_column_width=190):

@@ -15,7 +15,7 @@ from backend.control.draft import DatasetLook, look_at, stamp
 from backend.control.rendered_prompt import render
 from backend.prompts import BadLine
 from backend.records import Prompt
-from backend.report.formatting import plain, plural
+from backend.report.formatting import plain, plural, size
 from pages.tables import shown
 
 LONGEST = 6_000  # characters of a message
@@ -34,26 +34,27 @@ def draw_look(settings: RunConfig | None, dataset: DatasetConfig, base: Path, *,
         st.html(f'<div class="hw-failed" style="font-size:12.5px">{shown(look.fault)}</div>')
         return
     count = plural(look.prompts, "prompt") if look.prompts is not None else "Too large to be counted here"
-    st.text(f"{count} in {plural(look.files, 'file')}, {look.bytes / 1e6:,.1f} MB.")
+    st.text(f"{count} in {plural(look.files, 'file')}, {size(look.bytes)}.")
     with st.expander("The first prompts as they will be sent", key=f"look-{key}"):
         for i, prompt in enumerate(look.first):
-            st.text(f"{i + 1}.")
             if isinstance(prompt, BadLine):
-                st.text(plain(f"{prompt.file}, line {prompt.line}: {prompt.reason}. It will be passed over."))
+                _small(f"{i + 1} · {prompt.file}, line {prompt.line}: {prompt.reason}. It will be passed over.")
             else:
-                _draw_prompt(prompt)
+                _draw_prompt(i + 1, prompt)
                 if settings is not None and settings.engine.urls:
                     _draw_rendered(settings, dataset, prompt, key=f"{key}-{i}")
-        st.text(_template_words(settings, dataset))
+        _small(_template_words(settings, dataset))
 
 
-def _draw_prompt(prompt: Prompt) -> None:
-    st.text(f"id {plain(prompt.sample_id, keep='')}")
-    for message in prompt.messages:
-        st.text(plain(str(message.get("role", "?"))))
+def _draw_prompt(number: int, prompt: Prompt) -> None:
+    tools = f" · {plural(len(prompt.tools), 'tool')}" if prompt.tools else ""
+    for i, message in enumerate(prompt.messages):
+        _small(f"{f'{number} · {prompt.sample_id}{tools} · ' if i == 0 else ''}{message.get('role', '?')}")
         st.code(_words(message.get("content")), language=None, wrap_lines=True)
-    if prompt.tools:
-        st.text(plural(len(prompt.tools), "tool"))
+
+
+def _small(words: str) -> None:
+    st.html(f'<div class="hw-dim" style="font-size:12.5px">{shown(words)}</div>')
 
 
 def _draw_rendered(settings: RunConfig, dataset: DatasetConfig, prompt: Prompt, *, key: str) -> None:
@@ -73,7 +74,7 @@ def _template_words(settings: RunConfig | None, dataset: DatasetConfig) -> str:
         return "The server puts the messages into the model's chat template."
     asked = settings.sampling_for(dataset).chat_template_kwargs
     with_what = f", with {json.dumps(asked)}" if asked else ""
-    return f"The server puts the messages into the model's chat template{plain(with_what)}."
+    return f"The server puts the messages into the model's chat template{with_what}."
 
 
 def _words(content: Any) -> str:

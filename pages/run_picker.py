@@ -8,6 +8,7 @@ from backend.run_dir import RunDir
 from backend.runs import list_runs, runs_folder
 
 _PARAMETER = "run"
+_WIDGET = "picked_run"
 
 
 def pick_run() -> None:
@@ -18,10 +19,11 @@ def pick_run() -> None:
         return
     wanted = st.query_params.get(_PARAMETER) or st.session_state.get(_PARAMETER)
     names = list(runs)
+    name = wanted if wanted in names else names[0]
+    # The address leads and the widget follows: a run that was just created is picked by leading there.
+    st.session_state[_WIDGET] = name
     with st.sidebar:
-        name = st.selectbox(
-            "Run", names, label_visibility="collapsed", index=names.index(wanted) if wanted in names else 0, key="picked_run"
-        )
+        st.selectbox("Run", names, label_visibility="collapsed", key=_WIDGET, on_change=_take_choice)
     st.session_state[_PARAMETER] = name
     st.query_params[_PARAMETER] = name
 
@@ -30,3 +32,7 @@ def picked_run() -> RunDir | None:
     """The run that was picked; None without any."""
     name = st.session_state.get(_PARAMETER)
     return next((run for run in list_runs(runs_folder()) if run.name == name), None)
+
+
+def _take_choice() -> None:
+    st.session_state[_PARAMETER] = st.query_params[_PARAMETER] = st.session_state[_WIDGET]

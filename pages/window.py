@@ -17,7 +17,7 @@ def pick_window() -> int:
     names = list(WINDOWS_S)
     st.session_state.setdefault("window", names[1])
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Charts over the last", names, key="window", width=180)
+        name = st.selectbox("Charts over the last", names, key="window", width=180, persist_state="session")
         st.button("Refresh", key="charts-refresh", help="Draw the charts anew; they do so by themselves each minute")
     return WINDOWS_S[name]
 

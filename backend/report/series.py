@@ -42,6 +42,15 @@ def read_lines(
     return lines
 
 
+def read_window(run: RunDir, table: str, names: Sequence[str], since: float, until: float) -> tuple[dict[str, Series], float]:
+    """As `read_lines`, and where the chart begins; read again more finely where little of the window was measured."""
+    lines = read_lines(run, table, names, since, until)
+    begin = begin_of(lines, since, until)
+    if begin - since > (until - since) / 2:
+        lines = read_lines(run, table, names, begin, until)
+    return lines, begin
+
+
 def begin_of(lines: Mapping[str, Series], since: float, until: float) -> float:
     """Where a chart begins: at `since`, or with the first measurement where that is later (a minute is shown at least)."""
     first = min((series.at[0] for series in lines.values() if series.at), default=since)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend import telemetry_store
-from backend.report.series import read_energy_wh, read_events_of, read_lines, read_marks, read_newest
+from backend.report.series import read_energy_wh, read_events_of, read_lines, read_marks, read_newest, read_window
 from backend.run_dir import RunDir, RunDirError, open_state
 from backend.telemetry import DriverSample, EngineSample, GpuSample
 from tests.made_run import make_run, write_event
@@ -54,6 +54,14 @@ def test_each_replica_is_a_line(run: RunDir) -> None:
 def test_a_replica_without_samples_in_the_window_is_no_line(run: RunDir) -> None:
     write(run, EngineSample(key="0", at=NOON, running=1), EngineSample(key="1", at=NOON - 5000, running=1))
     assert set(read_lines(run, "engine_samples", ["running"], NOON - 60, NOON + 60)) == {"0"}
+
+
+def test_a_young_run_is_drawn_from_its_beginning_and_as_finely_as_it_was_measured(run: RunDir) -> None:
+    write(run, *(EngineSample(key="0", at=NOON + s, running=s) for s in range(300)))
+    lines, since = read_window(run, "engine_samples", ["running"], NOON + 300 - TWO_WEEKS_S, NOON + 300)
+    assert NOON - 30 < since < NOON
+    assert lines["0"].step_s == 1
+    assert read_window(run, "engine_samples", ["running"], 0, 100) == ({}, 0)
 
 
 def test_what_is_old_is_no_present_value(run: RunDir) -> None:
