@@ -21,10 +21,13 @@ _FINISH_WORDS = {
 }
 
 
-def draw_state(dataset: DatasetView) -> None:
+def draw_state(view: RunView, dataset: DatasetView) -> None:
     """The state with its reason."""
     reason = f": {shown(_reason(dataset))}" if dataset.reason else ""
-    st.html(f"<div>{state_html(of_dataset(dataset))}{reason}</div>", width="content")
+    st.html(
+        f"<div>{state_html(of_dataset(dataset, alive=view.supervisor.state is SupervisorState.ALIVE))}{reason}</div>",
+        width="content",
+    )
 
 
 def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) -> None:

@@ -44,7 +44,7 @@ def head(run: RunDir, name: str) -> None:
         dataset = next(d for d in view.datasets if d.name == name)
         bad = last_event(run, "dataset.bad_lines", f"dataset:{name}")
         with st.container(horizontal=True, vertical_alignment="center"):
-            draw_state(dataset)
+            draw_state(view, dataset)
             dataset_buttons(run, view, dataset, place="depth")
         tell_answers(run)
         draw_head(view, dataset, bad)

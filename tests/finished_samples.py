@@ -13,6 +13,8 @@ from backend.rows import COLUMNS, arrow_table, record_from_row
 from backend.run_dir import RunDir, open_ledger
 from tests.sample_rows import make_row
 
+_SUMMED = ("prompt_tokens", "completion_tokens", "reasoning_tokens")
+
 
 def add_open(run: RunDir, rows: Iterable[Row]) -> None:
     """Rows that no shard holds yet."""
@@ -32,10 +34,11 @@ def seal(run: RunDir, dataset: str, number: int) -> None:
         path = run.shard(dataset, number)
         path.parent.mkdir(exist_ok=True)
         pq.write_table(arrow_table(record[1:] for record in records), path, compression="zstd")
+        sums = {name: sum(record[1 + COLUMNS.index(name)] or 0 for record in records) for name in _SUMMED}
         finished_at = [record[1 + COLUMNS.index("finished_at")] for record in records]
         entry: dict[str, Any] = {
             "dataset": dataset, "number": number, "path": str(path.relative_to(run.root)), "rows": len(records),
-            "prompt_tokens": 0, "completion_tokens": 0, "reasoning_tokens": 0, "rejected": 0, "truncated": 0,
+            **sums, "rejected": 0, "truncated": 0,
             "bytes": path.stat().st_size, "sha256": f"{dataset}/{number}", "first_finished_at": min(finished_at),
             "last_finished_at": max(finished_at), "sealed_at": max(finished_at) + 1,
         }  # fmt: skip

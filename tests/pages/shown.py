@@ -12,6 +12,10 @@ from streamlit.testing.v1 import AppTest
 
 FRAME = Path(__file__).resolve().parents[2] / "pages" / "frame.py"
 LISTED = [page for page in re.findall(r'"([a-z_]+\.py)"', FRAME.read_text()) if (FRAME.parent / page).is_file()]
+_KEPT = {
+    "id", "form_id", "element_hash", "user_key", "query_param_key", "page_script_hash", "js_content",
+    "css_content", "component_name",
+}  # fmt: skip
 _NEVER_CLOSED = {"br", "path", "rect"}
 
 
@@ -44,9 +48,15 @@ def strings(message: Any, field: str = "") -> Iterator[tuple[str, str]]:
                 yield from strings(one, name)
 
 
+def is_kept(field: str) -> bool:
+    """Whether the browser keeps the field for itself and draws nothing of it."""
+    return field.rpartition(".")[2] in _KEPT
+
+
 def words(at: AppTest) -> str:
-    """Everything that can be read on the page."""
-    return "\n".join(text for _, message in elements(at) for _, text in strings(message))
+    """Everything that can be read on the page, and what live parts are given."""
+    every = (pair for _, message in elements(at) for pair in strings(message))
+    return "\n".join(text for field, text in every if not is_kept(field) and not text.startswith("<style"))
 
 
 class Markup(HTMLParser):

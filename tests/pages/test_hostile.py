@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from backend.run_dir import RunDir
 from tests.pages.hostile import FOLDER_NAME, MARK, TEXTS, UNSEEN, make_hostile_run
-from tests.pages.shown import LISTED, Markup, elements, open_page, strings
+from tests.pages.shown import LISTED, Markup, elements, is_kept, open_page, strings
 
 # Element → its fields that the browser draws as they are. Every other text of an element may be read as Markdown.
 PLAIN: dict[str, set[str]] = {
@@ -53,15 +53,10 @@ def check(at: AppTest) -> str:
     seen = []
     for kind, message in elements(at):
         for field, text in strings(message):
-            if not is_id(field):
+            if not is_kept(field):
                 seen.append(text)
                 check_text(kind, field, text)
     return "\n".join(seen)
-
-
-def is_id(field: str) -> bool:
-    """Fields that the browser keeps and does not draw."""
-    return field.rpartition(".")[2] in {"id", "form_id", "element_hash", "user_key", "query_param_key", "page_script_hash"}
 
 
 def check_text(kind: str, field: str, text: str) -> None:
