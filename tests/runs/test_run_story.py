@@ -151,7 +151,7 @@ def test_limits_and_order_change_while_the_run_goes_on(tmp_path: Path, new_run: 
 
 
 def test_samples_of_an_outcome_are_made_again_and_the_old_ones_stay_superseded(tmp_path: Path, new_run: NewRun) -> None:
-    expected = {"A": write_prompts(tmp_path / "A.jsonl", 30), "B": write_prompts(tmp_path / "B.jsonl", 30)}
+    expected = {"A": write_prompts(tmp_path / "A.jsonl", 30), "B": write_prompts(tmp_path / "B.jsonl", 150)}
     run = new_run(
         [{"name": "A", "path": "A.jsonl"}, {"name": "B", "path": "B.jsonl"}],
         args=["--speed", "30", "--fault", "empty-stop=0.5"],
@@ -170,6 +170,7 @@ def test_samples_of_an_outcome_are_made_again_and_the_old_ones_stay_superseded(t
     again = {row.sample_id for row in run.rows("A") if row.attempt == 2}
     assert again == empty
     assert [row for row in run.rows("A") if row.attempt == 2 and outcome_of(row) is Outcome.EMPTY] == []
+    assert len({row.server_epoch for row in run.rows()}) == 1, "the fault came back with a new server"
     assert len(run.rows("A")) == 30 + len(empty)
 
 
