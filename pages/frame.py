@@ -27,11 +27,7 @@ style()
 
 page = st.navigation(
     {
-        section: [
-            st.Page(path, title=title, url_path=url, default=url == "overview")
-            for path, title, url in pages
-            if (HERE / path).exists()
-        ]
+        section: [st.Page(path, title=title, url_path=url, default=url == "overview") for path, title, url in pages]
         for section, pages in PAGES.items()
     },
 )

@@ -117,10 +117,9 @@ def share_done(view: RunView) -> float | None:
 
 def _roughly(seconds: float) -> str:
     """To what such a guess is worth: minutes, from ten hours on tens of minutes, from two days on hours."""
-    if seconds < 90:
-        return duration(max(10.0, round(seconds / 10) * 10))
-    grain = 60 if seconds < 36_000 else 600 if seconds < 172_800 else 3600
-    return duration(round(seconds / grain) * grain).removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 00 h")
+    grain = 10 if seconds < 90 else 60 if seconds < 36_000 else 600 if seconds < 172_800 else 3600
+    words = duration(max(10.0, round(seconds / grain) * grain))
+    return words.removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 00 h")
 
 
 def _doing(view: RunView) -> str:

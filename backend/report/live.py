@@ -219,7 +219,8 @@ def _age(view: RunView) -> str | None:
     if view.created_at is None:
         return None
     created = datetime.fromisoformat(view.created_at)
-    return duration(max(0.0, view.at - created.timestamp()))
+    age_s = max(0.0, view.at - created.timestamp())
+    return duration(age_s if age_s < 60 else age_s // 60 * 60).removesuffix(" 00 s")
 
 
 def _target(view: RunView) -> int | None:

@@ -21,7 +21,8 @@ FINISHED_POINTS: Final = 300
 ALL: Final = "run"  # the driver's series over all datasets
 _EVENTS: Final = """SELECT id, at, kind, subject, severity, message FROM events
 WHERE at >= ? AND (severity != 'info' OR kind IN ('engine.ready', 'engine.adopted', 'engine.stopped', 'run.started', 'gpu.back')
-  OR (kind LIKE 'dataset.%' AND kind NOT IN ('dataset.waiting', 'dataset.draining') AND message NOT LIKE '%draining → running'))
+  OR (kind LIKE 'dataset.%' AND kind NOT IN ('dataset.waiting', 'dataset.draining') AND message NOT LIKE '%draining → running'
+    AND message NOT LIKE '%waiting → done%'))
 ORDER BY id DESC LIMIT ?"""
 
 
