@@ -43,9 +43,11 @@ export function colours(root) {
   return found
 }
 
-const HOUR_MS = 3600000
+const MINUTE_MS = 60000
+const HOUR_MS = 60 * MINUTE_MS
 const TICKS = [
-  { dtickrange: [null, 3 * HOUR_MS - 1], value: "%H:%M" },
+  { dtickrange: [null, MINUTE_MS - 1], value: "%H:%M:%S" },
+  { dtickrange: [MINUTE_MS, 3 * HOUR_MS - 1], value: "%H:%M" },
   { dtickrange: [3 * HOUR_MS, 24 * HOUR_MS - 1], value: "%a %H:%M" },
   { dtickrange: [24 * HOUR_MS, null], value: "%-d %b" },
 ]
