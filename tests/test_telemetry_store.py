@@ -215,15 +215,15 @@ SERIES = {
 }
 
 
-def fill_two_weeks(con: sqlite3.Connection) -> int:
+def fill_two_weeks(con: sqlite3.Connection, begin: int = NOON) -> int:
     """Leaves state.sqlite as two weeks of a run would (8 GPUs, 4 replicas, run and 4 datasets, host); returns their end.
 
     A value in every column, and rows in the order of time, as a run writes them: a B-tree filled series by series would
     be denser than a real one.
     """
-    end = NOON + 14 * 86400
+    end = begin + 14 * 86400
     con.execute("BEGIN")
-    for resolution_s, since in ((3600, NOON), (60, NOON), (1, end - 7200)):
+    for resolution_s, since in ((3600, begin), (60, begin), (1, end - 7200)):
         for table, keys in SERIES.items():
             columns = [field for field in fields(TABLES[table]) if field.metadata]
             names = [f'"{column.name}"' for column in columns]

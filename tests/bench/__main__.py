@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import against_sglang, budgets, full_slots, many_in_flight, resumption, supervisor_cpu, throughput
+from tests.bench import against_sglang, budgets, dashboard, full_slots, many_in_flight, resumption, supervisor_cpu, throughput
 from tests.bench.figure import Figure, SkippedError
 from tests.bench.machine import machine_lines
 
@@ -21,6 +21,7 @@ BENCHES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "resumption": resumption.measure,
     "supervisor-cpu": supervisor_cpu.measure,
     "budgets": budgets.measure,
+    "dashboard": dashboard.measure,
 }
 
 
