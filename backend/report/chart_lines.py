@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-import plotly.graph_objects as go
-
 from backend.report.chart_labels import label
 
 GAP_STEPS: Final = 2.5  # a line is broken where points are further apart than so many steps
@@ -37,20 +35,33 @@ def broken_at_gaps(line: Line) -> tuple[list[float], list[float | None]]:
     return at, values
 
 
-def add_line(figure: go.Figure, line: Line, colour: str, unit: str, zone: tzinfo, **more: Any) -> None:
+def line_trace(line: Line, colour: str, unit: str, zone: tzinfo, **more: Any) -> dict[str, Any]:
+    """Plotly's trace of a line; the hover text tells UTC."""
     at, values = broken_at_gaps(line)
-    utc = [datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S UTC") for moment in at]
     value_format = ",.0f" if highest_of([values]) >= 100 else ",.3~r"
-    figure.add_scatter(
-        x=[local_time(moment, zone) for moment in at],
-        y=values,
-        customdata=utc,
-        name=label(line.name, 24),
-        mode="lines",
-        line={"color": colour, "width": 1.5},
-        hovertemplate=f"{label(line.name, 24)}: <b>%{{y:{value_format}}}</b> {label(unit)} · %{{customdata}}<extra></extra>",
+    return {
+        "type": "scatter",
+        "x": [local_time(moment, zone) for moment in at],
+        "y": values,
+        "customdata": [datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S UTC") for moment in at],
+        "name": label(line.name, 24),
+        **_drawn_as(values, colour),
+        "line": {"color": colour, "width": 1.5},
+        "hovertemplate": f"{label(line.name, 24)}: <b>%{{y:{value_format}}}</b> {label(unit)} · %{{customdata}}<extra></extra>",
         **more,
-    )
+    }
+
+
+def _drawn_as(values: Sequence[float | None], colour: str) -> dict[str, Any]:
+    """As a line; a value with nothing known beside it has none, and is a dot."""
+    beside = [None, *values, None]
+    alone = [
+        value is not None and before is None and after is None
+        for before, value, after in zip(beside, values, beside[2:], strict=False)
+    ]
+    if not any(alone):
+        return {"mode": "lines"}
+    return {"mode": "lines+markers", "marker": {"color": colour, "size": [5 if each else 0 for each in alone]}}
 
 
 def highest_of(many: Sequence[Sequence[float | None]]) -> float:

@@ -5,7 +5,7 @@ A figure carries its title (what it shows) and subtitle (unit and scope). Pages 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from itertools import pairwise
@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from backend.report.chart_labels import Mark, label, place
-from backend.report.chart_lines import Line, add_line, highest_of, local_time
+from backend.report.chart_labels import Mark, PlacedMark, label, place
+from backend.report.chart_lines import Line, highest_of, line_trace, local_time
 from backend.report.chart_panels import Panel, small_multiples
 from backend.report.chart_theme import SMALL_PX, Palette, faded, palette, template
 
@@ -55,34 +55,37 @@ def time_series(
     `unit` stands in the hover text and on the uppermost tick. A single line is filled. `zone` is the viewer's.
     """
     p = palette(dark)
-    figure = go.Figure(layout={"template": template(dark)})
-    for i, line in enumerate(lines):
-        fill = {"fill": "tozeroy", "fillcolor": faded(p.accent, 0.10)} if len(lines) == 1 else {}
-        add_line(figure, line, p.series[i % len(p.series)], unit, zone, **fill)
+    fill = {"fill": "tozeroy", "fillcolor": faded(p.accent, 0.10)} if len(lines) == 1 else {}
+    traces = [line_trace(line, p.series[i % len(p.series)], unit, zone, **fill) for i, line in enumerate(lines)]
     highest = top if top is not None else highest_of([*(line.values for line in lines), [level.value] if level else []])
     placed = place(marks, since, until, width_px=width_px)
     lanes = max((mark.lane + 1 for mark in placed if mark.lane is not None), default=0)
     head_px = TITLE_PX + 6 + lanes * LANE_PX
     plot_px = max(60, height_px - head_px - 30)
-    for mark in placed:
-        lane = mark.lane if mark.lane is not None else -1
-        _add_mark(figure, local_time(mark.mark.at, zone), (lane + 0.9) * LANE_PX / plot_px, p.of_severity(mark.mark.severity))
-        if mark.lane is not None:
-            words = {"text": label(mark.mark.words), "xanchor": "right" if mark.leftwards else "left"}
-            _add_words(figure, local_time(mark.mark.at, zone), mark.lane, plot_px, **words)
+    shapes = [_mark_line(m, local_time(m.mark.at, zone), plot_px, p.of_severity(m.mark.severity)) for m in placed]
+    words = [_mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None]
     if level is not None:
-        figure.add_hline(y=level.value, line={"color": p.dim, "width": 1, "dash": "dot"})
-    right_px = _name_lines(figure, lines, level, highest=highest, plot_px=plot_px, p=p)
-    figure.update_layout(
-        title={"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
-        height=height_px,
-        margin={"l": 8, "r": right_px, "t": head_px, "b": 8},
-    )
-    figure.update_xaxes(range=[local_time(since, zone), local_time(until, zone)], type="date", nticks=6)
-    figure.update_yaxes(range=[0, highest * 1.04], ticksuffix=f" {unit}" if len(unit) <= 3 else "", nticks=5, tickformat=",~r")
-    if len(unit) > 3:
-        figure.update_yaxes(tickformat=",~s" if highest >= 10_000 else ",~r")
-    return figure
+        across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level.value, "y1": level.value}
+        shapes.append({**across, "line": {"color": p.dim, "width": 1, "dash": "dot"}})
+    names = _line_names(lines, level, highest=highest, plot_px=plot_px, p=p)
+    short = len(unit) <= 3
+    layout = {
+        "template": template(dark),
+        "title": {"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
+        "height": height_px,
+        "margin": {"l": 8, "r": _margin_px(names), "t": head_px, "b": 8},
+        "xaxis": {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", "nticks": 6},
+        "yaxis": {
+            "range": [0, highest * 1.04],
+            "ticksuffix": f" {unit}" if short else "",
+            "nticks": 5,
+            "tickformat": ",~s" if highest >= 10_000 and not short else ",~r",
+        },
+        "showlegend": len(lines) > MARK_NAMES,
+        "annotations": [*words, *names],
+        "shapes": shapes,
+    }
+    return go.Figure(data=traces, layout=layout)
 
 
 def histogram(
@@ -102,82 +105,69 @@ def histogram(
     if len(edges) != len(counts) + 1:
         raise ValueError(f"{len(counts)} counts need {len(counts) + 1} edges, found {len(edges)}")
     p = palette(dark)
-    figure = go.Figure(layout={"template": template(dark)})
     hover = (
         "%{customdata[0]:,.0f} – %{customdata[1]:,.0f} " + label(unit) + ": <b>%{y:,}</b> " + label(counted) + "<extra></extra>"
     )
-    figure.add_bar(
-        x=[(a + b) / 2 for a, b in pairwise(edges)],
-        width=[b - a for a, b in pairwise(edges)],
-        y=list(counts),
-        customdata=list(pairwise(edges)),
-        hovertemplate=hover,
-        marker={"color": faded(p.accent, 0.55), "line": {"width": 1, "color": p.page}},
-    )
+    bars = {
+        "type": "bar",
+        "x": [(a + b) / 2 for a, b in pairwise(edges)],
+        "width": [b - a for a, b in pairwise(edges)],
+        "y": list(counts),
+        "customdata": list(pairwise(edges)),
+        "hovertemplate": hover,
+        "marker": {"color": faded(p.accent, 0.55), "line": {"width": 1, "color": p.page}},
+    }
     placed = place(marks, edges[0], edges[-1], width_px=width_px)
     lanes = max((mark.lane + 1 for mark in placed if mark.lane is not None), default=0)
     head_px = TITLE_PX + 6 + lanes * LANE_PX
     plot_px = max(60, height_px - head_px - 48)
-    for mark in placed:
-        _add_mark(figure, mark.mark.at, ((mark.lane or 0) + 0.9) * LANE_PX / plot_px, p.ink)
-        if mark.lane is not None:
-            words = {"text": label(mark.mark.words), "xanchor": "right" if mark.leftwards else "left"}
-            _add_words(figure, mark.mark.at, mark.lane, plot_px, **words)
-    figure.update_layout(
-        title={"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
-        height=height_px,
-        bargap=0,
-        hovermode="closest",
-        margin={"l": 8, "r": 12, "t": head_px, "b": 8},
-    )
-    figure.update_xaxes(title={"text": label(unit)}, tickformat=",~s", range=[edges[0], edges[-1]])
-    figure.update_yaxes(nticks=5, tickformat=",~s", rangemode="tozero")
-    return figure
+    layout = {
+        "template": template(dark),
+        "title": {"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
+        "height": height_px,
+        "bargap": 0,
+        "hovermode": "closest",
+        "margin": {"l": 8, "r": 12, "t": head_px, "b": 8},
+        "xaxis": {"title": {"text": label(unit)}, "tickformat": ",~s", "range": [edges[0], edges[-1]]},
+        "yaxis": {"nticks": 5, "tickformat": ",~s", "rangemode": "tozero"},
+        "annotations": [_mark_words(m, m.mark.at, plot_px) for m in placed if m.lane is not None],
+        "shapes": [_mark_line(m, m.mark.at, plot_px, p.ink) for m in placed],
+    }
+    return go.Figure(data=[bars], layout=layout)
 
 
-def _add_mark(figure: go.Figure, x: Any, above: float, colour: str) -> None:
-    figure.add_shape(
-        type="line",
-        xref="x",
-        yref="paper",
-        x0=x,
-        x1=x,
-        y0=0,
-        y1=1 + max(0.0, above),
-        line={"color": colour, "width": 1, "dash": "dot"},
-    )
+def _mark_line(mark: PlacedMark, x: Any, plot_px: float, colour: str) -> dict[str, Any]:
+    above = 0.0 if mark.lane is None else (mark.lane + 0.9) * LANE_PX / plot_px
+    dotted = {"color": colour, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1 + above, "line": dotted}
 
 
-def _add_words(figure: go.Figure, x: Any, lane: int, plot_px: float, **words: Any) -> None:
-    figure.add_annotation(
-        x=x,
-        xref="x",
-        yref="paper",
-        y=1 + lane * LANE_PX / plot_px,
-        yanchor="bottom",
-        xshift=-3 if words["xanchor"] == "right" else 3,
-        **words,
-    )
+def _mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
+    side = {"xanchor": "right", "xshift": -3} if mark.leftwards else {"xanchor": "left", "xshift": 3}
+    y = 1 + (mark.lane or 0) * LANE_PX / plot_px
+    return {"x": x, "xref": "x", "yref": "paper", "y": y, "yanchor": "bottom", "text": label(mark.mark.words), **side}
 
 
-def _name_lines(
-    figure: go.Figure, lines: Sequence[Line], level: Level | None, *, highest: float, plot_px: float, p: Palette
-) -> int:
-    """Writes each line's name at its end, moved apart where they would lie on each other; returns the margin they need."""
+def _line_names(
+    lines: Sequence[Line], level: Level | None, *, highest: float, plot_px: float, p: Palette
+) -> list[dict[str, Any]]:
+    """Each line's name at its end and the level's words, moved apart where they would lie on each other."""
     ends = [(level.value, level.words, p.dim)] if level is not None else []
-    if len(lines) > MARK_NAMES:
-        figure.update_layout(showlegend=True)
-    elif len(lines) > 1:
+    if 1 < len(lines) <= MARK_NAMES:
         for i, line in enumerate(lines):
             last = next((v for v in reversed(line.values) if v is not None), None)
             if last is not None:
                 ends.append((last, line.name, p.series[i % len(p.series)]))
-    if not ends:
-        return 12
+    names: list[dict[str, Any]] = []
     lowest = 0.0
     for value, name, colour in sorted(ends):
         y = max(min(1.0, value / (highest * 1.04)), lowest)
         lowest = y + 14 / plot_px
         ours = {"x": 1, "xref": "paper", "y": y, "yref": "paper", "xanchor": "left", "yanchor": "middle", "xshift": 4}
-        figure.add_annotation(**ours, text=label(name, 24), font={"color": colour, "size": SMALL_PX})
-    return 14 + round(max(min(len(name), 24) for _, name, _ in ends) * 6.4)
+        names.append({**ours, "text": label(name, 24), "font": {"color": colour, "size": SMALL_PX}})
+    return names
+
+
+def _margin_px(names: Sequence[Mapping[str, Any]]) -> int:
+    """What the names at the right need."""
+    return 14 + round(max(len(name["text"]) for name in names) * 6.4) if names else 12

@@ -15,7 +15,7 @@ from backend.report.logs import last_lines
 from backend.run_dir import RunDir, RunDirError
 
 FIRST_LINES: Final = 200  # shown when a log is opened
-GROWN_BYTES: Final = 200_000  # a tail that grew larger begins anew
+GROWN_BYTES: Final = 100_000  # a tail that grew larger begins anew
 SEARCHED_LINES: Final = 20_000
 SHOWN_MATCHES: Final = 200
 LINE_CHARACTERS: Final = 2000
