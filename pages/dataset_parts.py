@@ -7,11 +7,11 @@ import streamlit as st
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState
 from backend.report.dataset import OUTCOME_WORDS, Share, read_finish_reasons, read_outcomes, read_refusals
-from backend.report.formatting import DASH, compact, number, plain, plural, share
+from backend.report.formatting import DASH, compact, number, plural, share
 from backend.report.views import DatasetView, EventView, RunView
 from backend.run_dir import RunDir
 from pages.states import of_dataset, state_html
-from pages.tables import Bar, Column, Figure, Moment, draw_figures, draw_table, heading, shown
+from pages.tables import Bar, Column, Figure, Moment, draw_figures, draw_table, heading, said
 
 _FINISH_WORDS = {
     "stop": "the model ended it",
@@ -22,16 +22,15 @@ _FINISH_WORDS = {
 
 
 def draw_state(view: RunView, dataset: DatasetView) -> None:
-    """The state with its reason."""
-    reason = f": {shown(_reason(dataset))}" if dataset.reason else ""
-    st.html(
-        f"<div>{state_html(of_dataset(dataset, alive=view.supervisor.state is SupervisorState.ALIVE))}{reason}</div>",
-        width="content",
-    )
+    """The state, as narrow as it is."""
+    look = of_dataset(dataset, alive=view.supervisor.state is SupervisorState.ALIVE)
+    st.html(f"<div>{state_html(look)}</div>", width="content")
 
 
 def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) -> None:
-    """Figures against their limits, and what a reader must know about them."""
+    """Why the dataset is in its state, figures against their limits, and what a reader must know about them."""
+    if dataset.reason:
+        said(_reason(dataset))
     if view.supervisor.state in (SupervisorState.DEAD, SupervisorState.NOT_ANSWERING):
         st.text("Nobody works on the run now: counts are exact, the state is what was said last.")
     draw_figures(
@@ -45,9 +44,9 @@ def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) 
         ]
     )
     if bad_lines is not None and dataset.bad_lines:
-        st.text(plain(bad_lines.message))
+        said(bad_lines.message)
     for note in view.notes:
-        st.text(plain(note))
+        said(note)
 
 
 def draw_ends(run: RunDir, name: str) -> None:

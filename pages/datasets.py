@@ -85,10 +85,10 @@ def draw_depth(run: RunDir, dataset: DatasetView, now: float) -> None:
                 f"{plural(dataset.in_flight or 0, 'request')} in flight: early finishers are short, so these lengths are too."
             )
     with right:
-        if pace.at:
+        if len(pace.at) > 1:
             draw(pace_chart(pace, now=now, zone=zone(), dark=dark()), key="pace")
         else:
-            st.text("Tokens an hour stand here once the first minute of answers is over.")
+            st.text("Tokens an hour stand here once two minutes of answers are over.")
     draw_ends(run, name)
     draw_refusals(run, name)
 

@@ -95,6 +95,11 @@ def caption(words: str) -> None:
     st.html(f'<div class="hw-fact-name">{shown(words)}</div>')
 
 
+def said(words: str) -> None:
+    """Somebody's words, of any length, on lines of their own."""
+    st.html(f'<div class="hw-said">{shown(words)}</div>')
+
+
 def shown(text: str) -> str:
     """Anybody's text for `st.html`: tags are text; control characters and changes of direction are spelled out."""
     cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST:,} more characters)"
@@ -112,7 +117,9 @@ def _cell_html(column: Column, cell: Cell) -> str:
             inner = f'<a href="{address}" target="_self">{shown(cell.run)}</a>'
         case Bar():
             filled = f'<span style="width:{100 * cell.share:.1f}%"></span>' if cell.share is not None else ""
-            inner = f'<span class="hw-share" aria-hidden="true">{filled}</span>{shown(cell.words)}'
+            inner = (
+                f'<span class="hw-words"><span class="hw-share" aria-hidden="true">{filled}</span>{shown(cell.words)}</span>'
+            )
         case _:
             inner = shown(cell)
     return f'<td data-name="{escape(column.name)}"{_right(column)}><div>{inner}</div></td>'

@@ -61,7 +61,7 @@ def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False
         zone=zone,
         dark=dark,
     )
-    return figure.update_xaxes(nticks=4)
+    return figure.update_xaxes(nticks=6)
 
 
 def _short(tokens: int) -> str:
