@@ -33,6 +33,8 @@ def watch(run: RunDir) -> None:
     except LiveError as error:
         cannot(run.name, error)
         return
+    if view.engine_kind == "simulated":
+        st.html('<span class="hw-simulated-here">simulated</span>')  # shown where the sidebar with the brand is folded away
     s = view.supervisor
     with st.container(key="hw-watch", horizontal=True, vertical_alignment="center"):
         live_part("watch", run.name, state=f"{s.state} {of_run(view).word} {s.life}")
