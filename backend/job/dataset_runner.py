@@ -53,6 +53,7 @@ class DatasetRunner:
         self.reason: str | None = None
         self.fault: str | None = None
         self.reasoning_opened = False  # seen: its chat template opens the reasoning, answers begin inside it
+        self.begun = False  # that it runs was told
         self.open = True  # it is wanted to run, and no guard holds it
         self.retries = 0
         self.storing = 0  # answered, their rows not yet durable

@@ -45,6 +45,7 @@ TICK_S: Final = 1.0
 GATHER_S: Final = 0.05  # what happens together is looked at together
 RATE_WINDOW_S: Final = 60.0
 LEFT: Final = frozenset({RunPhase.FINISHED, RunPhase.STOPPED, RunPhase.FAILED})
+AT_WORK: Final = frozenset({DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING})
 LIVES_FACT: Final = "lives"
 
 
@@ -217,9 +218,11 @@ class Supervisor:
 
     def _set_dataset_state(self, runner: DatasetRunner, state: DatasetState, reason: str | None) -> None:
         before, runner.state, runner.reason = runner.state, state, reason
-        quiet = {DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING}
-        if state in quiet and before in quiet and state is not DatasetState.RUNNING:
-            return  # slots fill and drain all the time
+        if state in AT_WORK and before in AT_WORK:
+            # Slots fill and drain all the time, above all near a budget: only the beginning is worth a word.
+            if state is not DatasetState.RUNNING or runner.begun:
+                return
+            runner.begun = True
         severity = Severity.ERROR if state is DatasetState.FAILED else Severity.INFO
         words = f"{runner.name}: {before} → {state}" + (f" ({reason})" if reason else "")
         self.bulletin.tell(f"dataset.{state}", f"dataset:{runner.name}", words, severity)
