@@ -89,8 +89,8 @@ def _shares(what: str, shares: list[Share], words: dict[str, str]) -> None:
 
 def _reason(dataset: DatasetView) -> str:
     if dataset.state is DatasetState.DONE:
-        return {"budget": "its token budget is reached", "samples": "its number of samples is reached"}.get(
-            dataset.reason or "", "no prompt is left"
+        return {"budget": "Its token budget is reached.", "samples": "Its number of samples is reached."}.get(
+            dataset.reason or "", "No prompt is left."
         )
     return dataset.reason or ""
 

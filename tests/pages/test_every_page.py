@@ -41,7 +41,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "running": "Length of the finished answers",
         "paused": "paused",
         "failed": "its prompt file has changed",
-        "finished": "its token budget is reached",
+        "finished": "Its token budget is reached.",
         "supervisor dead": "was running",
     },
     "events.py": {
