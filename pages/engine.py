@@ -67,7 +67,7 @@ def replica_row(view: RunView, index: int, newest: dict[str, dict[str, float | N
     pid = str(r.pid) if r.pid is not None and now else "–"
     return [
         r.name, of_engine(r.state) if now else UNKNOWN, Moment(r.since), number(r.in_flight if now else None),
-        engine.replica_load(newest, r.name), number(r.restarts), pid, r.version or "–", r.url or "–", r.reason or "",
+        engine.replica_load(newest, r.name), number(r.restarts), pid, r.version or "–", r.url or "–", r.reason or "–",
     ]  # fmt: skip
 
 

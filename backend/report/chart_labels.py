@@ -13,6 +13,7 @@ CHARACTER_PX: Final = 6.1  # a mean character at 11 px
 GAP_PX: Final = 8.0
 MAX_LANES: Final = 3
 MAX_CHARACTERS: Final = 44
+_LOUDEST_FIRST: Final = {"error": 0, "warning": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,18 @@ def place(marks: Sequence[Mark], since: float, until: float, *, width_px: float,
     """The marks within [since, until] in order of time, on a plot that is `width_px` wide.
 
     A mark's line reaches from the plot up to the lane of its words; it may not run through other words, nor may they lie
-    on each other. Later marks are placed first: words of earlier ones then go above them.
+    on each other. Errors find their place before warnings, those before the rest; of equals the later ones, so that words of
+    earlier ones go above them.
     """
     span = until - since
     if span <= 0:
         return []
     placed: list[tuple[float, PlacedMark]] = []
-    for mark in sorted((m for m in marks if since <= m.at <= until), key=lambda m: m.at, reverse=True):
+    within = [m for m in marks if since <= m.at <= until]
+    for mark in sorted(within, key=lambda m: (_LOUDEST_FIRST.get(m.severity, 2), -m.at)):
         x = (mark.at - since) / span * width_px
         placed.append((x, _place_one(mark, x, placed, width_px, lanes)))
-    return [p for _, p in reversed(placed)]
+    return [p for _, p in sorted(placed, key=lambda pair: pair[0])]
 
 
 def label(text: str, limit: int = MAX_CHARACTERS) -> str:

@@ -15,7 +15,11 @@ def x_of(placed: PlacedMark, width_px: float, span: float) -> float:
 def test_no_words_lie_on_each_other_and_no_line_runs_through_words(seed: int) -> None:
     chance = random.Random(seed)
     width, span = 560.0, 3600.0
-    marks = [Mark(chance.uniform(0, span), "w" * chance.randint(4, 50)) for _ in range(chance.randint(2, 12))]
+    severities = ("info", "warning", "error")
+    marks = [
+        Mark(chance.uniform(0, span), "w" * chance.randint(4, 50), chance.choice(severities))
+        for _ in range(chance.randint(2, 12))
+    ]
     placed = place(marks, 0, span, width_px=width)
     told = [p for p in placed if p.lane is not None]
     assert len(placed) == len(marks)
@@ -39,6 +43,13 @@ def test_what_finds_no_room_keeps_its_line_without_words() -> None:
     placed = place([Mark(1800 + i, "x" * 40) for i in range(9)], 0, 3600, width_px=560)
     assert len(placed) == 9
     assert 0 < sum(p.lane is not None for p in placed) < 9
+
+
+def test_an_error_finds_its_words_before_what_came_of_it() -> None:
+    placed = place([Mark(3500, "0 ended", "error"), Mark(3510, "0 ready"), Mark(3512, "x" * 44)], 0, 3600, width_px=560)
+    assert placed[0].lane == 0
+    crowd = [Mark(1800 + i, "x" * 44) for i in range(9)]
+    assert place([*crowd, Mark(1804.5, "y" * 44, "error")], 0, 3600, width_px=560)[5].lane is not None
 
 
 def test_marks_outside_the_chart_are_left_out() -> None:
