@@ -39,6 +39,6 @@ with st.sidebar:
     draw_brand(brand, run)
     if run is not None:
         live_part("card", run.name)
-if run is not None and page.url_path not in ("runs", "new-run"):
+if run is not None:
     watch(run)
 page.run()

@@ -74,6 +74,7 @@ SEVERITIES: Final[dict[str, Look]] = {
     Severity.ERROR: Look("✕", "error", Tone.FAILED),
 }
 UNKNOWN: Final = Look(DASH, "not known", Tone.DIM)
+NOT_BEGUN: Final = Look("○", "not begun", Tone.DIM)
 
 # What was asked and is not yet so.
 _ASKED: Final[dict[DatasetState, Look]] = {
@@ -94,7 +95,7 @@ def of_dataset(dataset: DatasetView, *, alive: bool = True) -> Look:
         return Look("○", f"was {dataset.state}", Tone.DIM)
     if is_asked(dataset) and dataset.wanted is not None:
         return _ASKED[dataset.wanted]
-    return UNKNOWN if dataset.state is None else DATASETS[dataset.state]
+    return NOT_BEGUN if dataset.state is None else DATASETS[dataset.state]
 
 
 def of_engine(state: EngineState) -> Look:

@@ -120,7 +120,7 @@ def _tokens(view: RunView) -> Figure:
 
 def _samples(view: RunView, driver: Mapping[str, Any]) -> Figure:
     totals = [d.total_samples for d in view.datasets]
-    whole = f"of ≤ {number(sum(t for t in totals if t is not None))}" if None not in totals else "finished"
+    whole = f"of ≤ {_short(sum(t for t in totals if t is not None))}" if None not in totals else "finished"
     note = f"{number(view.totals.rejected)} rejected"
     if driver:
         note += f" · {number(driver['retried_total'])} sent again"
@@ -142,6 +142,10 @@ def _gpu(key: str, row: Mapping[str, Any], trend: Trend) -> GpuFigures:
 
 def _with_unit(value: float | None, unit: str) -> str:
     return DASH if value is None else f"{value:.0f}{unit}"
+
+
+def _short(count: int) -> str:
+    return number(count) if count < 100_000 else compact(count)
 
 
 def _rate(value: float | None) -> str:

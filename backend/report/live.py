@@ -161,7 +161,7 @@ class LiveRuns:
             with reading(run.state) as con:
                 if con is None or slow is None:
                     return _told(view, figures=figures(view, {}, {}, None, Trends()))
-                measured = read_now(con, now) if alive else Now()
+                measured = read_now(con, slow, now) if alive else Now()
                 charts = read_charts(con, slow, since=since, stretch=stretch, now=now)
                 # the first answer's events reach as far back as its longest chart
                 events = read_events(con, since - OVERLAP_S)

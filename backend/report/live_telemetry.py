@@ -34,7 +34,8 @@ class Slow:
     gpu_trends: Mapping[str, Trend]
     speed_tokens_per_s: float | None  # finished tokens, last minutes
     dataset_tokens_per_s: Mapping[str, float | None]  # likewise, last minute
-    engine_keys: tuple[str, ...]  # replicas that ever told their decode rate
+    replicas: tuple[str, ...]
+    engine_keys: tuple[str, ...]  # those replicas that ever told their decode rate
     began_at: int | None  # first sample, epoch seconds
 
 
@@ -60,7 +61,8 @@ class Charts:
 def read_slow(con: sqlite3.Connection, now: float) -> Slow:
     """Trends, speeds and which series there are."""
     telling = "SELECT 1 FROM engine_samples WHERE key = ? AND decode_tokens_per_s IS NOT NULL LIMIT 1"
-    keys = tuple(k for k in read_keys(con, "engine_samples") if con.execute(telling, (k,)).fetchone())
+    replicas = tuple(read_keys(con, "engine_samples"))
+    keys = tuple(k for k in replicas if con.execute(telling, (k,)).fetchone())
     since = now - TREND_S
     engine = read_points(con, "engine_samples", keys, ["decode_tokens_per_s"], start=since, now=now, step_s=TREND_STEP_S)
     names = ["useful_tokens_per_s", "req_per_s", "completion_tokens_total"]
@@ -79,20 +81,21 @@ def read_slow(con: sqlite3.Connection, now: float) -> Slow:
         gpu_trends={key: _on_axis(points, "utilization_percent", since, now) for key, points in gpus.items()},
         speed_tokens_per_s=_speed(driver, now),
         dataset_tokens_per_s=_dataset_speeds(con, now),
+        replicas=replicas,
         engine_keys=keys,
         began_at=first_sample_at(con, "driver_samples", ALL),
     )
 
 
-def read_now(con: sqlite3.Connection, now: float) -> Now:
-    """What was measured in the last seconds."""
+def read_now(con: sqlite3.Connection, slow: Slow, now: float) -> Now:
+    """What was measured in the last seconds, of the series that are known."""
     since = now - FRESH_S
-    engine = read_latest(con, "engine_samples", since)
+    engine = read_latest(con, "engine_samples", since, keys=slow.replicas)
     decode = read_points(con, "engine_samples", list(engine), ["decode_tokens_per_s"], start=since, now=now, step_s=1)
     return Now(
         driver=read_latest(con, "driver_samples", since, keys=(ALL,)).get(ALL, {}),
         engine=engine,
-        gpus=read_latest(con, "gpu_samples", since),
+        gpus=read_latest(con, "gpu_samples", since, keys=tuple(slow.gpu_trends)),
         decode_tokens_per_s=mean_of_last(decode.values["decode_tokens_per_s"], FRESH_S),
     )
 

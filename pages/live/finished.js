@@ -54,6 +54,7 @@ export function finishedChart(files) {
   return {
     root,
     hear(answer) {
+      root.classList.toggle("hw-empty", !answer.charts)
       if (!answer.charts) return
       target = answer.target_tokens
       if (!points.take(answer.charts.finished, answer.whole)) startOver()

@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 import plotly
+import streamlit as st
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -33,11 +34,16 @@ MAX_SINCE: Final = 1 << 40
 
 
 def live_routes() -> list[BaseRoute]:
-    """`api/live`, `api/pulse` and the files."""
+    """`api/live`, `api/pulse` and the files; also below `server.baseUrlPath`, where Streamlit puts its own routes alone."""
+    prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
     return [
-        Route("/api/live", live, methods=["GET"]),
-        Route("/api/pulse", pulse, methods=["GET"]),
-        Route(f"/{FILES}/{{digest}}/{{name}}", file, methods=["GET"]),
+        route
+        for base in dict.fromkeys(("", f"/{prefix}" if prefix else ""))
+        for route in (
+            Route(f"{base}/api/live", live, methods=["GET"]),
+            Route(f"{base}/api/pulse", pulse, methods=["GET"]),
+            Route(f"{base}/{FILES}/{{digest}}/{{name}}", file, methods=["GET"]),
+        )
     ]
 
 

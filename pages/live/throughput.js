@@ -131,8 +131,9 @@ export function throughputChart(files) {
     root,
     hear(answer) {
       now = answer.at
+      root.classList.toggle("hw-empty", !answer.charts)
       if (!answer.charts) {
-        write(subtitle, "Nothing has been measured yet.")
+        write(subtitle, "Nothing has been measured yet: the line begins with the engine.")
         return
       }
       write(subtitle, SOURCES[answer.charts.source])
