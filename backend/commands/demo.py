@@ -42,7 +42,10 @@ def demo(options: argparse.Namespace) -> int:
         f"  kill -9 a server whose pid is on the page Engine: it comes back by itself\n"
         f"Ctrl-C ends the dashboard; the run goes on. To stop it: python -m backend stop {name}"
     )
-    return dashboard(options)
+    code = dashboard(options)
+    if lock_is_held(run):
+        say(f"The run {name} goes on without the dashboard. To stop it: python -m backend stop {name}")
+    return code
 
 
 def unfinished_demo(kind: str, runs: Path) -> RunDir:
