@@ -19,6 +19,7 @@ from pages.clock import time_html
 from pages.states import Look, state_html
 
 LONGEST: Final = 4_000  # characters of a cell
+SHORT: Final = 20  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ def _cell_html(column: Column, cell: Cell) -> str:
                 f'<span class="hw-words"><span class="hw-share" aria-hidden="true">{filled}</span>{shown(cell.words)}</span>'
             )
         case _:
-            inner = shown(cell)
+            # a name or a word is not broken where its column would shrink for a longer one
+            inner = f'<span class="hw-words">{shown(cell)}</span>' if len(cell) <= SHORT else shown(cell)
     return f'<td data-name="{escape(column.name)}"{_right(column)}><div>{inner}</div></td>'
 
 

@@ -109,6 +109,14 @@ def test_a_panel_that_knows_nothing_shows_a_dash() -> None:
     assert "–" in words(figure)
 
 
+def test_a_value_with_nothing_known_beside_it_is_a_dot() -> None:
+    lone = [Line("a", (1, 2, 3, 4, 5), (7.0, None, 8.0, 9.0, None))]
+    (trace,) = time_series(lone, title="t", subtitle="s", unit="u", since=0, until=6).data
+    assert (trace.mode, trace.marker.size) == ("lines+markers", (5, 0, 0, 0, 0))
+    (trace,) = time_series([Line("a", (1, 2), (7.0, 8.0))], title="t", subtitle="s", unit="u", since=0, until=6).data
+    assert trace.mode == "lines"
+
+
 def test_a_faded_colour_keeps_its_hue() -> None:
     assert faded("#2f5fd0", 0.13) == "rgba(47,95,208,0.13)"
 
