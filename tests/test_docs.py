@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.toml"))
 # heading of docs/configuration.md → its section, and the keys that have tables or headings of their own
 SECTIONS: dict[str, tuple[type[BaseModel], set[str]]] = {
     "The run": (RunConfig, set(RunConfig.model_fields) - {"name"}),
