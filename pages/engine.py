@@ -8,11 +8,9 @@ import streamlit as st
 
 from backend.config import ConfigError
 from backend.report import engine
-from backend.report.formatting import number
 from backend.report.pending import read_pending
 from backend.report.series import read_events_of, read_marks, read_newest, read_window
 from backend.report.status import read_status
-from backend.report.views import RunView
 from backend.run_dir import RunDir, RunDirError
 from pages.buttons import engine_buttons, tell_answers
 from pages.charts import dark, draw
@@ -20,17 +18,14 @@ from pages.clock import zone
 from pages.headline import headline
 from pages.log_reader import draw_logs
 from pages.nothing import cannot, no_run
+from pages.replica_table import replica_table
 from pages.run_picker import picked_run
-from pages.states import UNKNOWN, of_engine, of_severity
-from pages.tables import Cell, Column, Moment, draw_table, heading
+from pages.states import of_severity
+from pages.tables import Column, Moment, draw_table, heading
 from pages.window import pick_window, window_end
 
 HEAD_S, CHARTS_S = 3, 60
 EVENTS_SHOWN = 12
-REPLICAS = [
-    Column("Replica"), Column("State"), Column("Since"), Column("In flight", right=True), Column("At the engine"),
-    Column("Restarts", right=True), Column("Pid", right=True), Column("Version"), Column("Address"), Column("Why"),
-]  # fmt: skip
 EVENTS = [Column("Time"), Column("Severity"), Column("What happened")]
 
 
@@ -54,21 +49,11 @@ def head(run: RunDir) -> None:
     tell_answers(run)
     if view.replicas:
         heading("Replicas", "" if engine.is_known_now(view) else "As they were when the supervisor last said so")
-        draw_table(REPLICAS, [replica_row(view, i, newest) for i in range(len(view.replicas))], label="Replicas")
+        replica_table(view, newest)
     if events:
         heading("What happened to it", "The latest first; all of it is on the page Events")
         rows = [[Moment(e.at), of_severity(e.severity), e.message] for e in reversed(events)]
         draw_table(EVENTS, rows, label="Events of the engine, newest first")
-
-
-def replica_row(view: RunView, index: int, newest: dict[str, dict[str, float | None]]) -> list[Cell]:
-    """One replica's cells; what was true before the supervisor went is not told as if it were."""
-    r, now = view.replicas[index], engine.is_known_now(view)
-    pid = str(r.pid) if r.pid is not None and now else "–"
-    return [
-        r.name, of_engine(r.state) if now else UNKNOWN, Moment(r.since), number(r.in_flight if now else None),
-        engine.replica_load(newest, r.name), number(r.restarts), pid, r.version or "–", r.url or "–", r.reason or "–",
-    ]  # fmt: skip
 
 
 @st.fragment(run_every=CHARTS_S)

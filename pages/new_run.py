@@ -22,9 +22,9 @@ from pages.buttons import who
 from pages.file_finder import draw_finder
 from pages.headline import headline
 from pages.prompt_look import draw_look
-from pages.run_form import ROWS, add_row, draw_generation, draw_model_and_engine, draw_row, read_form, remove_row
+from pages.run_form import ROWS, add_row, draw_faults, draw_generation, draw_model_and_engine, draw_row, read_form, remove_row
 from pages.run_origin import begin_anew, draw_origin, rest
-from pages.tables import heading, shown
+from pages.tables import heading
 
 _DONE = "new_done"  # what stands in the form was created: the next visit begins anew
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -45,13 +45,6 @@ def draw_datasets(settings: RunConfig | None, faults: list[str]) -> None:
                 st.button("Remove", key=f"new-remove-{number}", on_click=remove_row, args=(number,))
     st.button("Add a dataset", key="new-add", on_click=add_row)
     draw_finder(BASE)
-
-
-def draw_faults(faults: list[str]) -> None:
-    """Each on a line; they hold what was typed."""
-    lines = "".join(f"<div>{shown(fault)}</div>" for fault in faults)
-    if lines:
-        st.html(f'<div class="hw-failed" role="alert" style="font-size:12.5px;line-height:1.5">{lines}</div>')
 
 
 def create_run(settings: RunConfig, *, and_start: bool) -> None:

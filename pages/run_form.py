@@ -9,6 +9,7 @@ import streamlit as st
 
 from backend.control.draft_form import EMPTY_ROW, START, EngineChoice, Thinking
 from backend.records import Json
+from pages.tables import shown
 
 CHOICES = {
     EngineChoice.LOCAL: "SGLang on this machine",
@@ -104,6 +105,13 @@ def draw_row(number: int) -> None:
         _number(f"{number}_max_samples", "Samples at most", min_value=1, placeholder="all prompts")
         _text(f"{number}_system_prompt", "System prompt, where a prompt has none", placeholder="none")
         st.selectbox("Turns of a conversation to make", ["last", "all"], key=f"new_{number}_turns", persist_state="session")
+
+
+def draw_faults(faults: list[str]) -> None:
+    """Each on a line; they hold what was typed."""
+    lines = "".join(f"<div>{shown(fault)}</div>" for fault in faults)
+    if lines:
+        st.html(f'<div class="hw-failed" role="alert" style="font-size:12.5px;line-height:1.5">{lines}</div>')
 
 
 def _text(name: str, label: str, **options: Any) -> None:

@@ -102,8 +102,8 @@ def is_wanted(view: RunView, pending: str | None) -> bool:
 
 
 def is_known_now(view: RunView) -> bool:
-    """Whether what is said of the replicas is of now."""
-    return view.supervisor.state is SupervisorState.ALIVE
+    """Whether what was said of the replicas still holds: a supervisor lives, or stopped them before it left."""
+    return view.supervisor.state in (SupervisorState.ALIVE, SupervisorState.LEFT)
 
 
 def command_line(replica: ReplicaStatus) -> str | None:
