@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from starlette.applications import Starlette
 
 from pages.live.routes import files_folder, live_routes
@@ -92,3 +93,10 @@ def test_files_of_another_version_are_not_confused(client: Client) -> None:
 def test_nothing_can_be_written_through_them(client: Client) -> None:
     for route in ("/api/live", "/api/pulse", f"/{files_folder()}head.js"):
         assert client(route, method="POST").status == 405
+
+
+def test_a_path_prefix_of_the_server_holds_for_them_as_well(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": "hub/user/x"}.get)
+    below = Starlette(routes=live_routes())
+    for path in ("/hub/user/x/api/pulse", "/api/pulse"):  # a proxy may cut the prefix off, or not
+        assert ask(below, path, {"run": "demo"}).status == 200
