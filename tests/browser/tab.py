@@ -26,6 +26,8 @@ WIDE = (1440, 900)
 NARROW = (390, 844)
 PATIENCE_MS = 30_000
 """For what needs a rerun or a supervisor's answer, on a machine that others keep busy."""
+START_PATIENCE_MS = 60_000
+"""For a press on Start: a supervisor imports for seconds, then a server."""
 
 
 @contextmanager

@@ -57,11 +57,12 @@ def test_every_button_has_a_name(dashboard: Dashboard, new_tab: Callable[..., Ta
 
 
 @pytest.mark.usefixtures("running")
-def test_the_title_of_the_tab_carries_the_state(dashboard: Dashboard, new_tab: Callable[..., Tab]) -> None:
+def test_title_and_icon_of_the_tab_carry_the_state(dashboard: Dashboard, new_tab: Callable[..., Tab]) -> None:
     tab = new_tab()
     tab.open(dashboard.url(run="looked-at"))
     tab.page.wait_for_function("document.title.includes('looked-at')")
     tab.page.wait_for_function("document.title.includes('▶')")
+    tab.page.wait_for_function("document.querySelector('link[rel~=icon]').href.startsWith('data:image/svg')")
 
 
 _NAME = "each => each.ariaLabel || each.textContent.trim() || each.title || each.getAttribute('aria-labelledby')"

@@ -12,7 +12,7 @@ from backend.heartbeat import lock_is_held
 from backend.records import DatasetState
 from backend.run_dir import open_state
 from tests.browser.dashboard_process import Dashboard
-from tests.browser.tab import PATIENCE_MS, Tab
+from tests.browser.tab import PATIENCE_MS, START_PATIENCE_MS, Tab
 from tests.runs.live_run import LiveRun
 
 NewRun = Callable[..., LiveRun]
@@ -37,7 +37,7 @@ def test_a_run_is_started_from_the_page_and_its_figures_move(dashboard: Dashboar
     tab.open(dashboard.url(run="started"))
     tab.expect_text("simulated")
     tab.button("Start").first.click()
-    expect(tab.row("B1")).to_contain_text("running", timeout=PATIENCE_MS)
+    expect(tab.row("B1")).to_contain_text("running", timeout=START_PATIENCE_MS)
     until(lambda: tab.figure("Tokens/s") not in ("", "–"), "no tokens/s")
     speeds, samples = {tab.figure("Tokens/s")}, {tab.figure("Samples")}
     until(lambda: len(speeds | {tab.figure("Tokens/s")}) > 1, "tokens/s stand still")
@@ -120,7 +120,7 @@ def test_three_tabs_that_press_start_at_once_start_one_supervisor(
     for tab in tabs:
         tab.button("Start").first.click(no_wait_after=True)
     for tab in tabs:
-        expect(tab.row("B1")).to_contain_text("running", timeout=PATIENCE_MS)
+        expect(tab.row("B1")).to_contain_text("running", timeout=START_PATIENCE_MS)
     with open_state(run.run, read_only=True) as con:
         lives = con.execute("SELECT count(*) FROM events WHERE kind = 'run.started'").fetchone()[0]
         (wishes,) = con.execute("SELECT count(*) FROM intents WHERE subject = 'run'").fetchone()
