@@ -71,7 +71,7 @@ def small_multiples(
         if level is not None:
             place = {"xref": "paper", "x0": 0, "x1": 1, "yref": f"y{number}", "y0": level, "y1": level}
             levels.append({"type": "line", **place, "line": dotted})
-    span = {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", "nticks": 4}
+    span = {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", "nticks": 3}
     layout = {
         "template": template(dark),
         "title": {"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
