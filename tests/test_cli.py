@@ -292,6 +292,16 @@ def test_a_failed_run_is_a_1_for_who_waits(run: RunDir, capsys: Capture) -> None
     assert "has failed" in refused(capsys, "wait", "demo")
 
 
+def test_logs_of_a_server_show_no_key(run: RunDir, capsys: Capture) -> None:
+    run.create_folders()
+    run.server_log("0").write_text("server_args={'port': 1, 'api_key': 'very-secret-1234', 'tp_size': 1}\n")
+
+    assert main(["logs", "demo", "--server", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "very-secret" not in said
+    assert "'api_key': ***" in said
+
+
 def test_logs_show_the_end_escaped(run: RunDir, capsys: Capture) -> None:
     assert "never started" in refused(capsys, "logs", "demo")
     run.supervisor_log().write_text("one\ntwo \x1b[31mred\nthree\n")

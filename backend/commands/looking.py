@@ -13,6 +13,7 @@ from backend.control import ControlError
 from backend.heartbeat import SupervisorState
 from backend.report.formatting import plain
 from backend.report.logs import find_log, follow, last_lines
+from backend.report.redaction import without_secrets
 from backend.report.status import read_status, to_json
 from backend.report.status_text import list_text, status_text, summary, supervisor_sentence
 from backend.report.views import RunView
@@ -75,11 +76,11 @@ def logs(options: argparse.Namespace) -> int:
     path = find_log(find_run(options.run, runs_folder()), options.server)
     lines, end = last_lines(path, options.lines)
     for line in lines:
-        say(plain(line, keep="\t"))
+        say(plain(without_secrets(line), keep="\t"))
     if options.follow:
         sys.stdout.flush()
         for line in follow(path, end):
-            print(plain(line, keep="\t"), flush=True)
+            print(plain(without_secrets(line), keep="\t"), flush=True)
     return 0
 
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from backend.report.formatting import plain
-from backend.report.logs import last_lines
+from backend.report.logs import last_lines, last_state
+from backend.report.redaction import without_secrets
 from backend.run_dir import RunDir, RunDirError
 
 FIRST_LINES: Final = 200  # shown when a log is opened
@@ -19,13 +19,6 @@ GROWN_BYTES: Final = 100_000  # a tail that grew larger begins anew
 SEARCHED_LINES: Final = 20_000
 SHOWN_MATCHES: Final = 200
 LINE_CHARACTERS: Final = 2000
-# The server prints all its arguments at the start, its API key among them.
-_SECRET: Final = re.compile(
-    r"""(?P<name>["']?[A-Za-z0-9_-]*(?:api[_-]?key|token|password|secret)["']?\s*[=:]\s*)(?P<value>'[^']+'|"[^"]+"|[^\s,'")\]}]{8,})""",
-    re.IGNORECASE,
-)
-_BEARER: Final = re.compile(r"(?i)(bearer\s+|--api-key[= ]\s*)\S+")
-_OWN_KEY: Final = re.compile(r"headway-[0-9a-f]{16,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +70,7 @@ def read_tail(path: Path, anchor: Anchor | None) -> LogText:
             content = log.read(GROWN_BYTES * 2)
     except OSError as error:
         raise RunDirError(f"{path} cannot be read ({error.strerror}).") from None
-    lines = [shown(_last_state(line)) for line in content.removesuffix(b"\n").split(b"\n")] if content else []
+    lines = [shown(last_state(line)) for line in content.removesuffix(b"\n").split(b"\n")] if content else []
     return LogText("\n".join(lines), len(lines), anchor)
 
 
@@ -92,9 +85,7 @@ def search(path: Path, words: str) -> LogText:
 def shown(line: str) -> str:
     """A line as it may be shown: no secret, no control characters, not endless."""
     cut = line if len(line) <= LINE_CHARACTERS * 2 else line[: LINE_CHARACTERS * 2]
-    safe = _SECRET.sub(lambda match: f"{match['name']}***", cut)
-    safe = _OWN_KEY.sub("headway-***", _BEARER.sub(r"\1***", safe))
-    safe = plain(safe, keep="\t")
+    safe = plain(without_secrets(cut), keep="\t")
     return safe if len(safe) <= LINE_CHARACTERS else f"{safe[:LINE_CHARACTERS]}…"
 
 
@@ -107,8 +98,3 @@ def _start_of_last_lines(log: IO[bytes], end: int) -> int:
     if len(breaks) >= FIRST_LINES:
         return start + breaks[-FIRST_LINES] + 1
     return start if start == 0 or not breaks else start + breaks[0] + 1
-
-
-def _last_state(line: bytes) -> str:
-    """Of a progress bar that redraws itself, what it said last."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")

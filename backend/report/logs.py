@@ -64,6 +64,11 @@ def follow(path: Path, offset: int, *, stop: Callable[[], bool] = lambda: False)
         log.close()
 
 
+def last_state(line: bytes) -> str:
+    """As a terminal would leave it: of a progress bar that redraws itself after a carriage return, the last state."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
+
+
 def _tail(log: IO[bytes], end: int, count: int) -> list[bytes]:
     if count <= 0:
         return []
@@ -84,8 +89,7 @@ def _tail(log: IO[bytes], end: int, count: int) -> list[bytes]:
 
 
 def _shown(lines: list[bytes]) -> list[str]:
-    """As a terminal would leave them: of a progress bar that redraws itself with \\r, the last state."""
-    return [line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace") for line in lines]
+    return [last_state(line) for line in lines]
 
 
 def _reopened(path: Path, log: IO[bytes]) -> IO[bytes] | None:
