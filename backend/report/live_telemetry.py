@@ -13,7 +13,8 @@ from backend.telemetry_store import read_keys, read_latest
 
 TREND_S: Final = 900
 TREND_STEP_S: Final = 15
-SPEED_OF_S: Final = 600  # the naive guess is made from the speed of so long
+SPEED_POINTS: Final = 20  # the naive guess is made from the decode rate of so many points,
+SPEED_OF_S: Final = 600  # else from what finished in so long: it comes later and in jumps
 MIN_SPEED_OF_S: Final = 60
 FRESH_S: Final = 10  # older telemetry says nothing about now
 EVENTS_AT_ONCE: Final = 80
@@ -32,7 +33,7 @@ class Slow:
 
     trends: Trends
     gpu_trends: Mapping[str, Trend]
-    speed_tokens_per_s: float | None  # finished tokens, last minutes
+    speed_tokens_per_s: float | None  # of the last minutes: decoded, else finished
     dataset_tokens_per_s: Mapping[str, float | None]  # likewise, last minute
     replicas: tuple[str, ...]
     engine_keys: tuple[str, ...]  # those replicas that ever told their decode rate
@@ -79,7 +80,7 @@ def read_slow(con: sqlite3.Connection, now: float) -> Slow:
     return Slow(
         trends=trends,
         gpu_trends={key: _on_axis(points, "utilization_percent", since, now) for key, points in gpus.items()},
-        speed_tokens_per_s=_speed(driver, now),
+        speed_tokens_per_s=_decode_speed(trends.decode_tokens_per_s) or _finished_speed(driver, now),
         dataset_tokens_per_s=_dataset_speeds(con, now),
         replicas=replicas,
         engine_keys=keys,
@@ -147,7 +148,13 @@ def _on_axis(points: Points, name: str, since: float, now: float) -> Trend:
     return tuple(values.get(at) for at in range(first, last + 1, step))
 
 
-def _speed(driver: Points, now: float) -> float | None:
+def _decode_speed(trend: Trend) -> float | None:
+    """Of the last five minutes, without those in which nothing ran; None where less than a minute is left."""
+    busy = [v for v in trend[-SPEED_POINTS:] if v]
+    return sum(busy) / len(busy) if len(busy) * TREND_STEP_S >= MIN_SPEED_OF_S else None
+
+
+def _finished_speed(driver: Points, now: float) -> float | None:
     known = [
         (at, total)
         for at, total in zip(driver.at, driver.values["completion_tokens_total"], strict=True)

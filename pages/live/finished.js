@@ -65,7 +65,7 @@ export function finishedChart(files) {
       c = colours(root)
       const shape = layout(c, { top: 48, height: 264 })
       Plotly.restyle(plot, { "line.color": c.accent, "marker.color": c.accent })
-      Plotly.relayout(plot, { font: shape.font, hoverlabel: shape.hoverlabel, "xaxis.tickfont": shape.xaxis.tickfont, "yaxis.tickfont": shape.yaxis.tickfont, "yaxis.gridcolor": c.grid })
+      Plotly.relayout(plot, { font: shape.font, hoverlabel: shape.hoverlabel, "xaxis.tickfont": shape.xaxis.tickfont, "yaxis.tickfont": shape.yaxis.tickfont, "yaxis.gridcolor": c.grid, "xaxis.linecolor": c.line, "yaxis.linecolor": c.line })
       draw()
     },
     close: () => Plotly?.purge(plot),

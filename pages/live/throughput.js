@@ -149,7 +149,7 @@ export function throughputChart(files) {
       c = colours(root)
       const shape = layout(c, { top: TOP_PX, height: HEIGHT_PX })
       Plotly.restyle(plot, { fillcolor: c.fill, "line.color": c.accent }, [0])
-      Plotly.relayout(plot, { font: shape.font, hoverlabel: shape.hoverlabel, "xaxis.tickfont": shape.xaxis.tickfont, "yaxis.tickfont": shape.yaxis.tickfont, "yaxis.gridcolor": c.grid })
+      Plotly.relayout(plot, { font: shape.font, hoverlabel: shape.hoverlabel, "xaxis.tickfont": shape.xaxis.tickfont, "yaxis.tickfont": shape.yaxis.tickfont, "yaxis.gridcolor": c.grid, "xaxis.linecolor": c.line, "yaxis.linecolor": c.line })
       draw()
     },
     close: () => Plotly?.purge(plot),

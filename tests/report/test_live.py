@@ -94,8 +94,8 @@ def test_the_first_line_says_what_runs_and_how_far_it_is(live: LiveRuns) -> None
 
 
 def test_the_naive_eta_is_what_is_left_over_the_speed_of_the_last_minutes(live: LiveRuns) -> None:
-    # alpha: 480 samples of 100 tokens come before its budget; beta: 3 of as many; at 10 tokens/s: 4,830 s
-    assert live.answer("demo", 0, "15m").eta == "About 1 h 20 min at the present speed (naive)"
+    # alpha: 480 samples of 100 tokens come before its budget; beta: 3 of as many; at 150 tokens/s: 322 s
+    assert live.answer("demo", 0, "15m").eta == "About 5 min at the present speed (naive)"
 
 
 def test_no_eta_is_told_before_an_answer_tells_how_long_they_are(live: LiveRuns, run: RunDir) -> None:
@@ -106,7 +106,7 @@ def test_no_eta_is_told_before_an_answer_tells_how_long_they_are(live: LiveRuns,
 def test_paused_datasets_are_left_out_of_the_eta_and_that_is_said(live: LiveRuns, run: RunDir) -> None:
     paused = DatasetStatus("beta", DatasetState.PAUSED, prompts=10, max_samples=3)
     beat(run, job_status(datasets=(DATASETS[0], paused)), NOW)
-    said = "About 1 h 20 min at the present speed (naive, without 1 dataset that waits for you)"
+    said = "About 5 min at the present speed (naive, without 1 dataset that waits for you)"
     assert live.answer("demo", 0, "15m").eta == said
 
 
