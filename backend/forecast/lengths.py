@@ -167,7 +167,7 @@ def _distributions(end_chance: Floats, point: Floats, cap: float) -> LengthDraws
         known = survival[:, :bins] > 1e-9
         np.divide(beyond, survival[:, :bins], out=out[:, :bins], where=known)
     floor = np.minimum(EDGES_TOKENS, cap)
-    np.maximum(mean_beyond, floor, out=mean_beyond)
+    np.clip(mean_beyond, floor, cap, out=mean_beyond)
     np.maximum(square_beyond, mean_beyond**2, out=square_beyond)
     survival[:, bins:] = 0.0
     chance = np.zeros((draws, BINS))

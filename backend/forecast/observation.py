@@ -35,7 +35,7 @@ class BudgetStop(StrEnum):
     RESERVE = "reserve"  # admission ends as finished and expected tokens reach it: the sum lands close to it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no single truth
 class LengthCounts:
     """Lengths in completion tokens, counted in the bins of `EDGES_TOKENS`: how many there are in each, and their sum."""
 
@@ -94,7 +94,7 @@ class DatasetNow:
         return float(min(self.max_new_tokens or MAX_TOKENS, MAX_TOKENS))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no single truth
 class SpeedHistory:
     """What the server did in this session, oldest first, in bins of `bin_s` seconds of active time."""
 
