@@ -26,6 +26,7 @@ from backend.run_dir import RunDir, RunDirError
 from pages.states import of_dataset
 
 REFUSALS: Final = (ControlError, RunDirError, ConfigError)
+MOST_BUTTONS: Final = 2  # that a run or a dataset has at a time
 _ASKED: Final = "asked"  # this tab's wishes that no supervisor has answered yet
 _TOLD: Final = "told"  # what became of the last press, where that is not plain to see
 
@@ -35,6 +36,11 @@ _RESUMABLE: Final = frozenset({DatasetState.PAUSED, DatasetState.KILLED, Dataset
 
 def dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, *, place: str = "table") -> None:
     """Pause or Resume, and Kill, of one dataset: those that make sense now. `place` tells two such groups on a page apart."""
+    _dataset_buttons(run, view, dataset, place)
+    _take_places()
+
+
+def _dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, place: str) -> None:
     if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
         return
     wanted = dataset.wanted or dataset.state
@@ -58,6 +64,11 @@ def dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, *, place: 
 
 def run_buttons(run: RunDir, view: RunView, *, place: str = "top") -> None:
     """Start, or Pause all and Stop: what can be done to the run as a whole. Where the banner offers a restart, nothing."""
+    _run_buttons(run, view, place)
+    _take_places()
+
+
+def _run_buttons(run: RunDir, view: RunView, place: str) -> None:
     if needs_restart(view):
         return
     if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
@@ -130,6 +141,12 @@ def who() -> str:
         return f"page:{getuser()}"
     except (KeyError, OSError):
         return "page"
+
+
+def _take_places() -> None:
+    """A button that a rerun of a fragment does not draw again stays to be pressed unless something takes its place."""
+    for _ in range(MOST_BUTTONS):
+        st.empty()
 
 
 def _pending(run: RunDir, view: RunView) -> Mapping[str, str]:

@@ -40,3 +40,5 @@ def watch(run: RunDir) -> None:
         live_part("watch", run.name, state=f"{s.state} {of_run(view).word} {s.life}")
         if needs_restart(view):
             start_button(run, view, place="watch")
+        else:
+            st.empty()  # takes the place of a button that is not to be pressed any more

@@ -43,8 +43,8 @@ export class Points {
     const y = []
     this.at.forEach((at, i) => {
       if (i > 0 && at - this.at[i - 1] > Math.max(3 * this.step, 8)) {
-        x.push(clock(this.at[i - 1] + this.step))
-        y.push(null)
+        x.push(clock(this.at[i - 1] + this.step), clock(at))
+        y.push(null, null)
       }
       x.push(clock(at))
       y.push(this.y[i])

@@ -65,10 +65,10 @@ export function throughputChart(files) {
     const [from] = range()
     const shown = [...events.values()].filter((event) => event.at >= from)
     return {
-      x: [line.x, shown.map((event) => clock(event.at))],
-      y: [line.y, shown.map(() => 0)],
-      customdata: [line.x.map(() => null), shown.map((event) => utc(event.at))],
-      text: [[], shown.map((event) => literally(event.message))],
+      x: [line.x, shown.map((event) => clock(event.at)), line.x],
+      y: [line.y, shown.map(() => 0), line.y.map((value) => value ?? 0)], // a fill does not stop at gaps by itself
+      customdata: [[], shown.map((event) => utc(event.at)), []],
+      text: [[], shown.map((event) => literally(event.message)), []],
     }
   }
 
@@ -115,8 +115,9 @@ export function throughputChart(files) {
     await Plotly.newPlot(
       plot,
       [
-        { x: [], y: [], type: "scatter", mode: "lines", fill: "tozeroy", fillcolor: c.fill, line: { color: c.accent, width: 1.6 }, hovertemplate: "%{y:,.0f} tok/s<extra></extra>" },
+        { x: [], y: [], type: "scatter", mode: "lines", line: { color: c.accent, width: 1.6 }, hovertemplate: "%{y:,.0f} tok/s<extra></extra>" },
         { x: [], y: [], type: "scatter", mode: "markers", marker: { symbol: "triangle-up", size: 7, color: c.dim }, cliponaxis: false, hovertemplate: "%{text}<br>%{customdata}<extra></extra>" },
+        { x: [], y: [], type: "scatter", mode: "lines", fill: "tozeroy", fillcolor: c.fill, line: { width: 0 }, hoverinfo: "skip" },
       ],
       shape,
       CONFIG,
@@ -148,7 +149,8 @@ export function throughputChart(files) {
       if (!Plotly) return
       c = colours(root)
       const shape = layout(c, { top: TOP_PX, height: HEIGHT_PX })
-      Plotly.restyle(plot, { fillcolor: c.fill, "line.color": c.accent }, [0])
+      Plotly.restyle(plot, { "line.color": c.accent }, [0])
+      Plotly.restyle(plot, { fillcolor: c.fill }, [2])
       Plotly.relayout(plot, { font: shape.font, hoverlabel: shape.hoverlabel, "xaxis.tickfont": shape.xaxis.tickfont, "yaxis.tickfont": shape.yaxis.tickfont, "yaxis.gridcolor": c.grid, "xaxis.linecolor": c.line, "yaxis.linecolor": c.line })
       draw()
     },
