@@ -41,10 +41,13 @@ def dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, *, place: 
 
 
 def _dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, place: str) -> None:
-    if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
-        return
     wanted = dataset.wanted or dataset.state
     if wanted is None or wanted in _ENDED:
+        return
+    if view.supervisor.state not in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING) and not (
+        # a run that ended with this kill: the wish waits for Start, which is offered once it is written
+        view.supervisor.state is SupervisorState.LEFT and DatasetState.KILLED in (dataset.state, dataset.wanted)
+    ):
         return
     if f"dataset:{dataset.name}" in _pending(run, view):
         # until the supervisor has answered: no other button under the pointer of who clicks twice

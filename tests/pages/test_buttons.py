@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from backend.control import ControlError
 from backend.control.intents import want_run
 from backend.control.start import StartOutcome, StartResult
-from backend.records import DatasetState
+from backend.records import DatasetState, RunPhase
 from backend.run_dir import RunDir, open_ledger, open_state
 from pages import buttons
 from tests.made_run import beat, holding_lock, job_status, make_run
@@ -162,6 +162,16 @@ def test_a_killed_dataset_can_be_revived(at_work: RunDir) -> None:
     assert "Kill" not in labels(at)
     press(at, "Revive")
     assert wishes(at_work) == [("dataset:alpha", '{"want": "running"}')]
+
+
+def test_a_run_that_ended_with_a_kill_can_be_revived_and_started(run: RunDir) -> None:
+    killed = tuple(d.__class__(d.name, DatasetState.KILLED) for d in job_status().datasets)
+    beat(run, job_status(phase=RunPhase.FINISHED, datasets=killed, replicas=()), time.time())
+    run.lock.touch()
+    at = tab()
+    assert labels(at) == ["Revive", "Revive"]
+    press(at, "Revive")
+    assert "Start" in labels(tab())
 
 
 def test_three_tabs_that_press_start_wish_once(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
