@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from backend.forecast.chance import normal_survival
 from backend.forecast.observation import BINS, BINS_PER_OCTAVE, EDGES_TOKENS, DatasetNow, Floats
 
+Singles = NDArray[np.float32]
+
 LOG_MEDIANS: Final[Floats] = np.arange(math.log(4), math.log(40_000), 0.14)
 LOG_SDS: Final[Floats] = np.array([0.12, 0.22, 0.36, 0.55, 0.8, 1.15, 1.6])
 LOG_SD_WEIGHTS: Final[Floats] = np.array([0.4, 0.8, 1.3, 1.5, 1.2, 0.6, 0.3])
@@ -41,9 +43,9 @@ TYPICAL_TOKENS: Final[Floats] = np.sqrt((EDGES_TOKENS[:-1] + 1) * (EDGES_TOKENS[
 class Family:
     """The distributions that are weighed: E of them, by bin. `shape` numbers what is not the median: (sd, tail, short ones)."""
 
-    log_mass: Floats  # E × BINS, the short ones (SHORT_BINS) taken together
-    log_survival: Floats  # E × BINS + 1, at the edges
-    log_survival_inside: Floats  # E × BINS, in the middle of a bin
+    log_mass: Singles  # BINS × E, the short ones (SHORT_BINS) taken together
+    log_survival: Singles  # BINS + 1 × E, at the edges
+    log_survival_inside: Singles  # BINS × E, in the middle of a bin
     mass: Floats
     survival: Floats
     log_weight: Floats  # E, prior of the shape
@@ -98,9 +100,9 @@ def family() -> Family:
     weight = LOG_SD_WEIGHTS[sd_at] * TAIL_WEIGHTS[tail_at] * SHORT_WEIGHTS[short_at]
     shapes = len(LOG_SDS) * len(TAIL_WEIGHTS) * len(SHORT_SHARES)
     return Family(
-        log_mass=np.log(np.maximum(coarse, 1e-9)),
-        log_survival=np.log(np.maximum(survival, 1e-9)),
-        log_survival_inside=np.log(np.maximum(inside, 1e-9)),
+        log_mass=_logs(coarse),
+        log_survival=_logs(survival),
+        log_survival_inside=_logs(inside),
         mass=mass,
         survival=np.maximum(survival, 1e-12),
         log_weight=np.log(weight / weight.sum()),
@@ -126,10 +128,11 @@ def log_likelihood(dataset: DatasetNow) -> Floats:
     table = family()
     finished, running = dataset.finished.counts, dataset.in_flight.counts
     seen, there = np.flatnonzero(finished), np.flatnonzero(running)
-    result = table.log_mass[:, seen] @ finished[seen] + table.log_survival_inside[:, there] @ running[there]
+    result = finished[seen].astype(np.float32) @ table.log_mass[seen]
+    result += running[there].astype(np.float32) @ table.log_survival_inside[there]
     if dataset.finished_at_cap:
-        result = result + dataset.finished_at_cap * table.log_survival[:, _cap_bin(dataset.cap_tokens)]
-    return np.asarray(result * COARSENESS / (COARSENESS + dataset.finished_samples + dataset.in_flight.total))
+        result += dataset.finished_at_cap * table.log_survival[_cap_bin(dataset.cap_tokens)]
+    return result.astype(np.float64) * (COARSENESS / (COARSENESS + dataset.finished_samples + dataset.in_flight.total))
 
 
 def draw_lengths(dataset: DatasetNow, chosen: NDArray[np.intp], rng: Generator) -> LengthDraws:
@@ -173,6 +176,11 @@ def _distributions(end_chance: Floats, point: Floats, cap: float) -> LengthDraws
     chance = np.zeros((draws, BINS))
     chance[:, :bins] = end_chance
     return LengthDraws(cap, survival, chance, mean_beyond, square_beyond)
+
+
+def _logs(shares: Floats) -> Singles:
+    """By bin, so that the bins that hold something are read in one piece."""
+    return np.ascontiguousarray(np.log(np.maximum(shares, 1e-9)).T.astype(np.float32))
 
 
 def _cap_bin(cap_tokens: float) -> int:

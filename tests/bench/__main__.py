@@ -9,7 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import against_sglang, budgets, dashboard, full_slots, many_in_flight, resumption, supervisor_cpu, throughput
+from tests.bench import (
+    against_sglang,
+    budgets,
+    dashboard,
+    forecast,
+    full_slots,
+    many_in_flight,
+    resumption,
+    supervisor_cpu,
+    throughput,
+)
 from tests.bench.figure import Figure, SkippedError
 from tests.bench.machine import machine_lines
 
@@ -22,6 +32,7 @@ BENCHES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "supervisor-cpu": supervisor_cpu.measure,
     "budgets": budgets.measure,
     "dashboard": dashboard.measure,
+    "forecast": forecast.measure,
 }
 
 
