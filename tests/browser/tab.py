@@ -69,8 +69,8 @@ class Tab:
         return self
 
     def button(self, name: str) -> Locator:
-        """The buttons of that name, whatever sign stands before it."""
-        return self.page.get_by_role("button", name=re.compile(rf"(^|\s){re.escape(name)}$"))
+        """The buttons of that name that can be seen, whatever sign stands before it."""
+        return self.page.get_by_role("button", name=re.compile(rf"(^|\s){re.escape(name)}$")).filter(visible=True)
 
     def row(self, dataset: str) -> Locator:
         """A dataset's row in the table of Overview."""
