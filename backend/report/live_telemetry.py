@@ -132,7 +132,7 @@ def read_events(con: sqlite3.Connection, since: float) -> list[dict[str, Any]]:
 def _words(kind: str, subject: str, message: str) -> str:
     """Few enough for a label: "B2 done", "engine ready"; what is not known well keeps its own words."""
     of, _, name = subject.partition(":")
-    what = kind.partition(".")[2].replace("_", " ")
+    what = kind.partition(".")[2].replace("_", " ").replace(".", " ")  # "retrying.over"
     if of == "dataset":
         return f"{name} {what}"
     if kind in ("engine.ready", "engine.adopted", "engine.stopped"):
