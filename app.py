@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import streamlit as st
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from pages.live.routes import live_routes
 
@@ -24,4 +26,12 @@ async def lifespan(_: object) -> AsyncIterator[None]:
     yield
 
 
-app = st.App(ROOT / "pages" / "frame.py", routes=live_routes(), lifespan=lifespan)
+# Streamlit checks the host of its websocket alone; pages and JSON routes must not answer another name either (DNS rebinding).
+HOSTS = [str(host) for host in st.get_option("server.allowedHosts") or ["*"]]
+
+app = st.App(
+    ROOT / "pages" / "frame.py",
+    routes=live_routes(),
+    lifespan=lifespan,
+    middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False)],
+)

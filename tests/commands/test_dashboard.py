@@ -61,6 +61,9 @@ def test_it_serves_from_any_folder_and_leaves_nothing_behind(how: signal.Signals
         assert address is not None
         with pytest.raises(urllib.error.HTTPError, match="404"), urllib.request.urlopen(f"{address[0]}/api/pulse?run=none"):
             pass
+        rebound = urllib.request.Request(f"{address[0]}/api/pulse?run=none", headers={"Host": "elsewhere.example"})
+        with pytest.raises(urllib.error.HTTPError, match="400"), urllib.request.urlopen(rebound):
+            pass
     finally:
         process.send_signal(how)
         code = process.wait(20)
