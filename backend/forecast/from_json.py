@@ -15,6 +15,7 @@ from backend.forecast.observation import BudgetStop, DatasetNow, Floats, Observa
 from backend.records import DatasetState
 
 _MISSING: Final = object()
+ESTIMATE_SLACK: Final = 1.1  # tokens made so far are reckoned from speeds, and may come out above the cap
 E = TypeVar("E", BudgetStop, DatasetState)
 
 
@@ -92,10 +93,9 @@ def _dataset(value: Any, at: str, number: int) -> DatasetNow:
     cap = None if value.get("max_new_tokens") is None else _integer(value, "max_new_tokens", f"{at}.max_new_tokens", least=1)
     finished = _numbers(value, "finished_lengths", f"{at}.finished_lengths")
     in_flight = _numbers(value, "in_flight_tokens", f"{at}.in_flight_tokens")
-    for lengths, key in ((finished, "finished_lengths"), (in_flight, "in_flight_tokens")):
-        if cap is not None and len(lengths) and lengths.max() > cap:
-            i = int(lengths.argmax())
-            raise ObservationError(f"{at}.{key}[{i}]", f"{lengths[i]:g} tokens are more than max_new_tokens ({cap})")
+    if cap is not None:
+        _check_cap(finished, cap, f"{at}.finished_lengths")
+        _check_cap(in_flight, cap * ESTIMATE_SLACK + 16, f"{at}.in_flight_tokens")
     if len(finished) > prompts:
         raise ObservationError(f"{at}.finished_lengths", f"{len(finished)} samples are more than prompts ({prompts})")
     if value.get("started") is not None:
@@ -114,6 +114,12 @@ def _dataset(value: Any, at: str, number: int) -> DatasetNow:
         finished_lengths=finished,
         in_flight_tokens=in_flight.tolist(),
     )
+
+
+def _check_cap(lengths: Floats, cap: float, at: str) -> None:
+    if len(lengths) and lengths.max() > cap:
+        i = int(lengths.argmax())
+        raise ObservationError(f"{at}[{i}]", f"{lengths[i]:g} tokens are more than max_new_tokens allows ({cap:g})")
 
 
 def _get(value: Mapping[str, Any], key: str, at: str) -> Any:

@@ -34,7 +34,7 @@ SHORT_SHARES: Final[Floats] = np.array([0.01, 0.12, 0.35, 0.8])  # of a kind tha
 SHORT_WEIGHTS: Final[Floats] = np.array([0.55, 0.25, 0.12, 0.08])
 SHORT_BINS: Final = 5 * BINS_PER_OCTAVE  # up to 30 tokens: how many are so short counts, not how they lie there
 BASE_WEIGHT: Final = 30.0  # in samples: how much the fitted family weighs against the counts of a bin
-COARSENESS: Final = 80.0  # in samples: as no family is exactly right, more data than this choose no more sharply
+COARSENESS: Final = 40.0  # in samples: as no family is exactly right, more data than this choose no more sharply
 LOG_EDGES: Final[Floats] = np.arange(BINS + 1) / BINS_PER_OCTAVE * math.log(2)  # log(tokens + 1)
 TYPICAL_TOKENS: Final[Floats] = np.sqrt((EDGES_TOKENS[:-1] + 1) * (EDGES_TOKENS[1:] + 1)) - 1
 

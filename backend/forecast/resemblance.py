@@ -21,9 +21,9 @@ from backend.forecast.observation import DatasetNow, Floats
 LEVEL: Final = 6.4  # log tokens, for a cap of LEVEL_CAP: what answers come to before anything is known
 LEVEL_CAP: Final = 8192.0
 LEVEL_PER_LOG_CAP: Final = 0.75  # who expects long answers allows them
-LEVEL_SD: Final = 1.0
+LEVEL_SD: Final = 0.85
 SPREADS: Final[Floats] = np.array([0.1, 0.3, 0.65, 1.0])  # sd of the log mean between datasets of one run
-SPREAD_WEIGHTS: Final[Floats] = np.array([0.2, 0.25, 0.35, 0.2])
+SPREAD_WEIGHTS: Final[Floats] = np.array([0.2, 0.2, 0.3, 0.3])
 
 
 def draw_all(datasets: Sequence[DatasetNow], draws: int, seed: int) -> tuple[LengthDraws, ...]:

@@ -39,6 +39,7 @@ SETTLED_S: Final = 3 * HOUR_S  # of history, after which most of that has shown
 NOISE_LOG_SD: Final = 0.006  # of a block's mean
 BLOCK_S: Final = 240.0
 STEADINESS_BLOCKS: Final = 8.0  # how many blocks the prior steadiness is worth
+ALARM: Final = 1.4  # power: a server that is unsteady in minutes is more so in hours, with steps that blocks do not show
 SURPRISE: Final = 40.0  # the most that one block says against steadiness
 OUTAGES_PRIOR: Final = 0.5
 OUTAGES_PRIOR_S: Final = 8 * HOUR_S
@@ -204,7 +205,8 @@ def _unsteadiness(minutes: Floats, weight: Floats, per_block: int) -> tuple[floa
     usual = 2 * FAST_LOG_SD**2 * (1 - math.exp(-BLOCK_S / FAST_S)) + SLOW_LOG_SD**2 * BLOCK_S / HOUR_S + 2 * NOISE_LOG_SD**2
     surprise = np.minimum(np.diff(means) ** 2 / usual, SURPRISE)
     n = float(len(surprise))
-    return math.sqrt((STEADINESS_BLOCKS + float(surprise.sum())) / (STEADINESS_BLOCKS + n)), n
+    factor = math.sqrt((STEADINESS_BLOCKS + float(surprise.sum())) / (STEADINESS_BLOCKS + n))
+    return (factor**ALARM if factor > 1 else factor), n
 
 
 def _poisson_quantile(mean: Floats, chance: Floats) -> Floats:

@@ -80,6 +80,12 @@ def test_unknown_fields_are_ignored() -> None:
     assert forecast(observation_from_json(GOOD | {"colour": "blue"})) == forecast(observation_from_json(GOOD))
 
 
+def test_tokens_made_so_far_may_be_reckoned_a_little_above_the_cap() -> None:
+    first = observation_from_json(with_change("datasets/0/in_flight_tokens/1", 4099.1)).datasets[0]
+    assert first.in_flight.tokens.max() <= 4 * 4096
+    assert first.in_flight.total == 8
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -110,6 +116,7 @@ def test_unknown_fields_are_ignored() -> None:
         ("datasets/0/token_budget", -1, "datasets[0].token_budget: must be"),
         ("datasets/0/max_new_tokens", 0, "datasets[0].max_new_tokens: must be"),
         ("datasets/0/finished_lengths/5", 9000, "datasets[0].finished_lengths[5]: 9000 tokens are more than max_new_tokens"),
+        ("datasets/0/in_flight_tokens/1", 9000, "datasets[0].in_flight_tokens[1]: 9000 tokens are more than max_new_tokens"),
         ("datasets/0/in_flight_tokens/1", -0.5, "datasets[0].in_flight_tokens[1]: must be a number of at least 0"),
         ("datasets/0/started", 407, "datasets[0].started: 407 prompts are fewer than are finished (400) and in flight (8)"),
         ("datasets/0/started", 2001, "datasets[0].started: 2001 prompts are more than prompts (2000)"),
