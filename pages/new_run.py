@@ -24,7 +24,7 @@ from pages.headline import headline
 from pages.prompt_look import draw_look
 from pages.run_form import ROWS, add_row, draw_faults, draw_generation, draw_model_and_engine, draw_row, read_form, remove_row
 from pages.run_origin import begin_anew, draw_origin, rest
-from pages.tables import heading
+from pages.tables import caption, heading
 
 _DONE = "new_done"  # what stands in the form was created: the next visit begins anew
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -83,6 +83,7 @@ if ROWS not in st.session_state or st.session_state.pop(_DONE, False):
 headline("A new run")
 draw_origin()
 data, settings, faults = draft()
+untouched = data is not None and not data["name"] and not data["model"]["path"]  # what is not begun yet is not wrong
 left, right = st.columns([3, 2], gap="medium")
 with left:
     heading("Engine")
@@ -90,16 +91,23 @@ with left:
     heading("Generation", "A dataset may differ from it: write that into the TOML you start from")
     draw_generation()
     heading("Datasets", f"They run in this order; relative paths begin at {BASE}")
-    draw_datasets(settings, faults)
+    draw_datasets(settings, [] if untouched else faults)
 with right:
     heading("As it will be created", f"{runs_folder()}/<name>/run.toml")
-    draw_faults([f for f in faults if not f.startswith("datasets[")])
+    if untouched:
+        caption("Give it a name, a model and a dataset with its prompt files; what is missing is told here.")
+    else:
+        draw_faults([f for f in faults if not f.startswith("datasets[")])
     with st.container(horizontal=True):
         pressed = st.button("Create and start", type="primary", key="new-start")
         created = st.button("Create", key="new-create")
     if pressed or created:
         if settings is None or faults:
-            draw_faults(["It is not created: first correct what is told in red."])
+            draw_faults(
+                ["It is not created: first correct this.", *faults]
+                if untouched
+                else ["It is not created: first correct what is told in red."]
+            )
         else:
             create_run(settings, and_start=pressed)
     if data is not None:
