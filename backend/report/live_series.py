@@ -7,6 +7,7 @@ already has. The last point may still grow: it is sent again with the next answe
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -49,8 +50,10 @@ def read_points(
     end = (int(now) // step_s + 1) * step_s
     count = max(1, (end - begin) // step_s)
     sums: dict[int, list[float | None]] = {}
+    told: Counter[int] = Counter()  # keys that speak in a point
     for key in keys:
         series = read_series(con, table, key, begin, end, max_points=count, names=names)
+        told.update({at // step_s * step_s for at in series.at})
         for i, at in enumerate(series.at):
             point = sums.setdefault(at // step_s * step_s, [None] * len(names))
             for j, name in enumerate(names):
@@ -58,6 +61,8 @@ def read_points(
                 if isinstance(value, int | float):
                     point[j] = (point[j] or 0.0) + value
     ordered = sorted(sums)
+    if len(ordered) > 1 and told[ordered[-1]] < told[ordered[-2]]:
+        ordered.pop()  # not all have spoken yet: their sum would look like a fall; it comes with the next answer
     return Points(step_s, tuple(ordered), {name: tuple(_short(sums[at][j]) for at in ordered) for j, name in enumerate(names)})
 
 

@@ -12,7 +12,7 @@ import pytest
 from backend import telemetry_store
 from backend.records import DatasetState, DatasetStatus, RunPhase
 from backend.report.live import Live, LiveError, LiveRuns
-from backend.report.live_series import step_for
+from backend.report.live_series import read_points, step_for
 from backend.run_dir import RunDir, open_state
 from backend.telemetry import DriverSample, EngineSample, GpuSample, Sample
 from tests.made_run import beat, holding_lock, job_status, make_run, write_event
@@ -243,3 +243,18 @@ def test_a_poll_costs_a_few_milliseconds_with_two_weeks_behind_it(live: LiveRuns
         clock.now = NOW + (i % 2)  # another second each time, nothing is shared
         answer = live.answer("demo", answer.seq, "all")
     assert (time.process_time() - began) / polls < 0.015  # about 0.003 where nothing else runs
+
+
+def test_a_second_that_not_all_replicas_have_told_yet_waits_for_the_next_answer(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    late = int(NOW)
+    with closing(open_state(run)) as con:
+        telemetry_store.create_tables(con)
+        for at in range(late - 3, late):
+            telemetry_store.write(con, telemetry(at))
+        telemetry_store.write(con, [EngineSample(key="0", at=late, decode_tokens_per_s=100)])
+        names = ("decode_tokens_per_s",)
+        points = read_points(con, "engine_samples", ("0", "1"), names, start=late - 3, now=NOW, step_s=1)
+
+    assert points.at == (late - 3, late - 2, late - 1)
+    assert points.values["decode_tokens_per_s"] == (150.0, 150.0, 150.0)
