@@ -56,14 +56,16 @@ def work_left(
     if new + in_flight == 0 or (left <= 0 and stop is BudgetStop.CANCEL):
         return None
     mean, square = lengths.mean, lengths.square
-    draws = len(mean)
+    one_only = stop is BudgetStop.RESERVE and dataset.finished_samples + in_flight == 0 and left < float(np.median(mean))
+    if one_only:
+        new = min(new, 1.0)  # even a budget below one answer gets one
     of_running, variance = _of_running(dataset, lengths)
     expected = of_running + new * mean
     sd = np.sqrt(variance + new * np.maximum(square - mean**2, 0.0))
-    bound = 0.3 * expected  # so that more samples are never less work
-    noise = rng.standard_normal(draws).clip(-3, 3) * np.minimum(sd, bound)
-    by_samples = expected + noise
-    slots = float(min(concurrency, new + in_flight))
+    sd = np.minimum(sd, 0.3 * expected)  # so that more samples are never less work
+    by_samples = expected + rng.standard_normal(len(mean)).clip(-3, 3) * sd
+    startable = _startable(left - made, of_running, mean) if stop is BudgetStop.RESERVE else new
+    slots = max(min(float(concurrency), in_flight + min(new, startable)), 1.0)
     age = _ages(lengths, np.maximum(budget if np.isfinite(budget) else 1e15, 1.0), slots)
     tail = np.minimum(slots * age, by_samples)  # left in the requests in flight when nothing more is admitted
     if new == 0:
@@ -72,9 +74,9 @@ def work_left(
         tail = np.minimum(tail + (1 - new / slots) * (of_running - tail).clip(0), by_samples)
     to_admit_all = by_samples - tail
     if not np.isfinite(left) or not admits:
-        binds, full = np.zeros(draws), to_admit_all
+        binds, full = np.zeros(len(mean)), to_admit_all
     elif stop is BudgetStop.RESERVE:
-        reach = np.maximum(left - made, np.minimum(of_running, by_samples))
+        reach = by_samples if one_only else np.maximum(left - made, np.minimum(of_running, by_samples))
         binds = (reach < by_samples).astype(np.float64)
         full = np.where(binds > 0, np.maximum(reach - tail, 0.0), to_admit_all)
         tail = np.where(binds > 0, np.minimum(reach, tail), tail)
@@ -94,6 +96,11 @@ def work_left(
     samples = np.minimum(dataset.finished_samples + (final - dataset.finished_tokens) / mean, dataset.prompts)
     samples = np.where(binds > 0, samples, dataset.finished_samples + in_flight + new)
     return WorkDraws(total, full, slots, drain_s, last, binds, final, samples, np.asarray(age))
+
+
+def _startable(left: float, of_running: Floats, mean: Floats) -> float:
+    """How many requests more a budget has room for, beside what those in flight still make; at least one."""
+    return max((left - float(np.median(of_running))) / max(float(np.median(mean)), 1.0), 1.0)
 
 
 def _of_running(dataset: DatasetNow, lengths: LengthDraws) -> tuple[Floats, Floats]:

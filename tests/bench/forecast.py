@@ -30,6 +30,7 @@ OWN_JOBS = 60
 LAB_JOBS = int(os.environ.get("FORECAST_JOBS", "400"))
 LAB_SEED = int(os.environ.get("FORECAST_SEED", "20"))
 HARSH_JOBS = 60
+ENOUGH_JOBS = 200  # fewer say too little to be judged by
 MOST_PINBALL = 3.0  # as the lab counts one that is far off
 TIMED = 15
 
@@ -56,7 +57,7 @@ def measure(folder: Path) -> Iterator[Figure]:
         command = [sys.executable, str(program), "jobs", str(lengths_file), "--family", "r1,chat"]
         command += ["--count", str(count), "--seed", str(LAB_SEED), "--out", str(jobs), *more]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=3600)
-        yield from _figures(name, _lab_results(jobs), judged=not more)
+        yield from _figures(name, _lab_results(jobs), judged=not more and count >= ENOUGH_JOBS)
 
 
 def _own_results() -> list[Result]:

