@@ -1,5 +1,7 @@
 # Every command a developer needs; `make` alone lists them.
 PYTHON ?= python3
+# numpy: a second thread gains nothing on matrices this small, and costs a busy machine seconds.
+export OPENBLAS_NUM_THREADS := 1
 ROUNDS ?= 100
 SEED ?=
 

@@ -204,7 +204,7 @@ def test_assumptions_tell_their_source() -> None:
 
 
 def test_a_million_finished_samples_are_forecast_in_50_ms() -> None:
-    """The median of the processor's time, so that a busy machine does not decide."""
+    """The median of this thread's time on the processor, so that a busy machine does not decide."""
     sets = [
         dataset(
             f"B{i}",
@@ -218,9 +218,9 @@ def test_a_million_finished_samples_are_forecast_in_50_ms() -> None:
     forecast(seen)
     took = []
     for _ in range(9):
-        began = time.process_time()
+        began = time.thread_time()
         forecast(seen)
-        took.append(time.process_time() - began)
+        took.append(time.thread_time() - began)
     assert sorted(took)[4] < 0.05
 
 
