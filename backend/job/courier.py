@@ -108,9 +108,11 @@ class Courier:
             except RejectedError as error:
                 return self._rejected(request, started_at, str(error))
             except DeniedError as error:
+                request.stage = Stage.WAITING
                 self.tally.denied = str(error)
                 await asyncio.sleep(self.driver.retry_backoff_max_s)
             except RetryableError as error:
+                request.stage = Stage.WAITING
                 failures += 1
                 self.tally.retried += 1
                 request.runner.note_retry(str(error), self.now())

@@ -329,6 +329,26 @@ async def test_a_server_that_says_when_to_come_back_is_given_that_time(tmp_path:
     assert len(server.rids) == 2
 
 
+@pytest.mark.parametrize("status", [503, 401])
+async def test_a_request_that_waits_for_its_next_try_ends_when_its_dataset_is_to_drain(
+    tmp_path: Path, run: RunDir, server: Server, status: int
+) -> None:
+    async def reply(body: dict[str, Any]) -> web.Response:
+        return failed(status, "not now", **{"Retry-After": "3600"})
+
+    server.reply = reply
+    async with running(run, make(tmp_path, 1, retry_backoff_max_s=3600), server.endpoint()) as slots:
+        await until(lambda: server.rids and not server.open)
+        slots.runners["A"].open = False
+
+        def ended() -> bool:
+            slots.abort("A", only_waiting=True)
+            return slots.in_flight() == 0
+
+        await until(ended)
+    assert rows_of(run) == []
+
+
 async def test_an_answer_waits_for_the_disk_however_long_and_is_not_made_again(
     tmp_path: Path, run: RunDir, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
