@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import aiohttp
@@ -67,15 +67,8 @@ async def read_answer(
 
     seen = see() if len(completion.content) < INLINE_CHARACTERS else await asyncio.to_thread(see)
     answer = split.answer.strip() if split.reasoning is not None else split.answer
-    row = Row(
-        dataset=prompt.dataset,
-        sample_id=prompt.sample_id,
-        position=prompt.position,
-        turn=prompt.turn,
-        attempt=prompt.attempt,
-        source=LOCAL,
-        model=completion.model,
-        messages=_messages(prompt),
+    row = replace(
+        _unanswered(prompt, completion.model, endpoint, completion.finish_reason, (started_at, finished_at)),
         prompt_token_ids=completion.prompt_token_ids,
         prompt_tokens=completion.prompt_tokens,
         raw_text=raw_text,
@@ -86,14 +79,8 @@ async def read_answer(
         completion_tokens=completion.completion_tokens,
         reasoning_tokens=completion.reasoning_tokens,
         cached_tokens=completion.cached_tokens,
-        finish_reason=completion.finish_reason,
         facts=seen,
-        started_at=started_at,
         first_token_at=None if completion.first_token_s is None else started_at + completion.first_token_s,
-        finished_at=finished_at,
-        server_epoch=_epoch(endpoint),
-        cost_usd=None,
-        error=None,
         tokens_estimated=completion.tokens_estimated,
     )
     message: Json = {"role": "assistant", "content": answer}
@@ -106,7 +93,20 @@ def rejected_answer(
     prompt: Prompt, model: str, endpoint: Endpoint, *, started_at: float, finished_at: float, words: str
 ) -> Answer:
     """A prompt that no server will answer, with the server's words."""
-    row = Row(
+    return Answer(replace(_unanswered(prompt, model, endpoint, REJECTED, (started_at, finished_at)), error=words), None)
+
+
+def message_of(row: Row) -> Json:
+    """The assistant message of a durable row, as the next turn of its conversation sees it: without the reasoning."""
+    message: Json = {"role": "assistant", "content": row.answer or ""}
+    if row.tool_calls:
+        message["tool_calls"] = json.loads(row.tool_calls)
+    return message
+
+
+def _unanswered(prompt: Prompt, model: str, endpoint: Endpoint, finish_reason: str, times: tuple[float, float]) -> Row:
+    """What a row says of its request, before anything of an answer. `times`: when it started and finished."""
+    return Row(
         dataset=prompt.dataset,
         sample_id=prompt.sample_id,
         position=prompt.position,
@@ -125,24 +125,15 @@ def rejected_answer(
         completion_tokens=0,
         reasoning_tokens=None,
         cached_tokens=None,
-        finish_reason=REJECTED,
+        finish_reason=finish_reason,
         facts=Facts(),
-        started_at=started_at,
+        started_at=times[0],
         first_token_at=None,
-        finished_at=finished_at,
+        finished_at=times[1],
         server_epoch=_epoch(endpoint),
         cost_usd=None,
-        error=words,
+        error=None,
     )
-    return Answer(row, None)
-
-
-def message_of(row: Row) -> Json:
-    """The assistant message of a durable row, as the next turn of its conversation sees it: without the reasoning."""
-    message: Json = {"role": "assistant", "content": row.answer or ""}
-    if row.tool_calls:
-        message["tool_calls"] = json.loads(row.tool_calls)
-    return message
 
 
 async def _raw_text(session: aiohttp.ClientSession, endpoint: Endpoint, completion: Completion) -> str | None:

@@ -14,6 +14,7 @@ import aiohttp
 
 from backend.job.alarms import ThroughputWatch
 from backend.job.engine_probe import EngineProbe
+from backend.job.lives import Lives
 from backend.job.reconcile import ObservedReplica, RestartPolicy
 from backend.job.replica import Endpoint, Replica, ReplicaObservation, ReplicaPhase, StartRefused, StopReport
 from backend.job.stall import StallWatch, Verdict
@@ -63,10 +64,7 @@ class ReplicaKeeper:
         self._stall = StallWatch(stall_after_s)
         self._throughput = ThroughputWatch()
         self._launch = ""
-        self._ended_at: float | None = None
-        self._end_reason: str | None = None
-        self._lives_ended: list[float] = []
-        self._failed_starts = 0
+        self._lives = Lives()
         self._stopping: asyncio.Task[None] | None = None
 
     # -- what others ask -----------------------------------------------------------------------------------------------------
@@ -88,10 +86,10 @@ class ReplicaKeeper:
             state=self.state,
             owned=self.owned,
             stalled=self.state is EngineState.STALLED,
-            ended_at=self._ended_at,
-            end_reason=self._end_reason,
-            lives_ended=tuple(self._lives_ended),
-            failed_starts=self._failed_starts,
+            ended_at=self._lives.ended_at,
+            end_reason=self._lives.end_reason,
+            lives_ended=tuple(self._lives.ends),
+            failed_starts=self._lives.failed_starts,
         )
 
     def status(self) -> ReplicaStatus:
@@ -105,7 +103,7 @@ class ReplicaKeeper:
             url=seen.endpoint.base_url if seen and seen.endpoint else None,
             version=seen.version if seen else None,
             launch=seen.endpoint.launch if seen and seen.endpoint else None,
-            restarts=len(self._lives_ended),
+            restarts=len(self._lives.ends),
             since=self.since,
             in_flight=self.in_flight,
             command=tuple(seen.command) if seen else (),
@@ -128,24 +126,21 @@ class ReplicaKeeper:
 
     def await_restart(self, policy: RestartPolicy) -> None:
         """The last life is over; the next one begins after the back-off."""
-        recent = sum(1 for at in self._lives_ended if self._now() - at < policy.window_s)
-        wait_s = policy.wait_s(max(1, recent))
-        ended = (self._end_reason or "it ended").rstrip(".")
+        wait_s = policy.wait_s(max(1, self._lives.recent(self._now(), policy.window_s)))
+        ended = (self._lives.end_reason or "it ended").rstrip(".")
         self._become(EngineState.RESTARTING, f"{ended}; the next start in {wait_s:.0f} s")
 
     def give_up(self, reason: str, *, told: bool = False) -> None:
         """No further life. `told`: an event has said why already."""
         self._become(EngineState.FAILED, reason)
-        self._end_reason = reason
+        self._lives.end_reason = reason
         if not told:
             words = f"Replica {self.name}: {reason}"
             self._emit(Event(self._now(), "engine.failed", f"engine:{self.name}", words, Severity.ERROR))
 
     def forgive(self) -> None:
         """Somebody asked to start it (again): former ends no longer count."""
-        self._ended_at = self._end_reason = None
-        self._lives_ended.clear()
-        self._failed_starts = 0
+        self._lives.forgive()
         if self.state in (EngineState.FAILED, EngineState.RESTARTING):
             self._become(EngineState.STOPPED, None)
 
@@ -195,7 +190,7 @@ class ReplicaKeeper:
             self._stall, self._throughput = StallWatch(self._stall_after_s), ThroughputWatch()
             self.lost_requests = False
         if self.state in (EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED):
-            self._failed_starts = 0
+            self._lives.failed_starts = 0
             self._become(EngineState.READY, None)
             version = self._seen.version if self._seen else None
             words = f"Replica {self.name} is ready at {endpoint.base_url}" + (f", SGLang {version}." if version else ".")
@@ -237,7 +232,7 @@ class ReplicaKeeper:
         if failed:
             self._end_life(reason, failed_start=False)
         else:
-            self._ended_at = None
+            self._lives.ended_at = None
             self._become(EngineState.STOPPED, None)
 
     async def _end(self, *, deadline_s: float) -> StopReport:
@@ -251,9 +246,7 @@ class ReplicaKeeper:
 
     def _end_life(self, reason: str, *, failed_start: bool) -> None:
         now = self._now()
-        self._ended_at, self._end_reason = now, reason
-        self._lives_ended.append(now)
-        self._failed_starts = self._failed_starts + 1 if failed_start else 0
+        self._lives.end(now, reason, failed_start=failed_start)
         self.sample = None
         self._become(EngineState.STOPPED, reason)
         kind = "engine.start_failed" if failed_start else "engine.ended"

@@ -17,21 +17,20 @@ from typing import Any, Final
 
 import aiohttp
 
-from backend.config import EngineKind, RunConfig
+from backend.config import RunConfig
 from backend.job import reconcile as plan
 from backend.job.bulletin import Bulletin
 from backend.job.chores import Chores
 from backend.job.conditions import conditions
+from backend.job.crew import make_keepers, make_runners, make_slots, restart_policy
 from backend.job.dataset_runner import DatasetRunner, limits_of
 from backend.job.disk import DiskWatch
-from backend.job.engine import build_replicas
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.sampler import Sampler
 from backend.job.situation import job_status, observed
-from backend.job.slots import Slots
 from backend.job.state_store import StateStore
 from backend.job.take_over import take_over
 from backend.job.wish_keeper import WishKeeper
@@ -62,29 +61,21 @@ class Supervisor:
         self.exit_code: int | None = None
         self._woken = asyncio.Event()
         self.bulletin = Bulletin(run, store, self.life, on_event=self._woken.set)
-        engine = config.engine
-        self.policy = plan.RestartPolicy(
-            engine.restart_backoff_s, engine.restart_backoff_max_s, engine.max_restarts, engine.restart_window_s
-        )
+        self.policy = restart_policy(config)
         self.keeper_of_wishes = WishKeeper(config, ledger, store, emit=self.bulletin.emit, on_change=self._on_intent)
         wishes = self.keeper_of_wishes.wishes
-        self.runners = {
-            d.name: DatasetRunner(config, d, ledger, base=run.root, wish=wishes.datasets[d.name]) for d in config.datasets
-        }
+        self.runners = make_runners(run, config, ledger, wishes)
         self.journal = InFlightJournal(run.in_flight)
-        self.slots = Slots(
-            driver=config.driver,
+        self.slots = make_slots(
+            config,
+            wishes,
             runners=self.runners,
             ledger=ledger,
             journal=self.journal,
             session=session,
-            model=config.model.served_name or config.model.path,
-            now=time.time,
-            concurrency=wishes.concurrency,
-            order=wishes.order,
             on_idle=self._woken.set,
         )
-        self.keepers = [self._keep(replica) for replica in build_replicas(config, run, os.environ)]
+        self.keepers = make_keepers(run, config, self.slots, session, self.bulletin.emit)
         self.chores = Chores(
             run,
             config,
@@ -262,24 +253,6 @@ class Supervisor:
                 keeper.forgive()
             self.chores.checked = False
         self._update_slots()
-
-    def _keep(self, replica: Any) -> ReplicaKeeper:
-        engine, name = self.config.engine, replica.name
-
-        def in_flight_and_answered() -> tuple[int, int]:
-            tally = self.slots.replicas.get(name)
-            return (tally.in_flight, tally.answered) if tally else (0, 0)
-
-        return ReplicaKeeper(
-            replica,
-            self.session,
-            owned=engine.kind is not EngineKind.ATTACHED,
-            stall_after_s=engine.stall_after_s,
-            stop_deadline_s=engine.stop_deadline_s,
-            in_flight_and_answered=in_flight_and_answered,
-            emit=self.bulletin.emit,
-            now=time.time,
-        )
 
     def _keeper(self, name: str) -> ReplicaKeeper:
         return next(keeper for keeper in self.keepers if keeper.name == name)
