@@ -13,7 +13,7 @@ from backend.run_dir import RunDir, RunDirError
 
 def runs_folder() -> Path:
     """The folder of all runs: $HEADWAY_RUNS, else ./runs. Absolute; it need not exist yet."""
-    return Path(os.environ.get("HEADWAY_RUNS") or "runs").expanduser().absolute()
+    return Path(os.path.expanduser(os.environ.get("HEADWAY_RUNS") or "runs")).absolute()
 
 
 def list_runs(runs: Path) -> list[RunDir]:
@@ -30,7 +30,7 @@ def list_runs(runs: Path) -> list[RunDir]:
 def find_run(text: str, runs: Path) -> RunDir:
     """A run by its name in `runs` or by its path. Raises RunDirError, with the nearest names, where there is none."""
     named = Path(text).name == text and text not in ("", ".", "..")
-    places = ([runs / text] if named else []) + [Path(os.path.abspath(Path(text).expanduser()))]
+    places = ([runs / text] if named else []) + [Path(os.path.abspath(os.path.expanduser(text)))]
     for place in places:
         run = RunDir(place)
         if _holds_config(place):

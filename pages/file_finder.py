@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import streamlit as st
@@ -20,7 +21,7 @@ def draw_finder(base: Path) -> None:
     with st.expander("Find prompt files", key="new-find"):
         st.session_state.setdefault(_FOLDER, str(base))
         st.text_input("Folder", key=_FOLDER, persist_state="session")
-        folder = Path(st.session_state[_FOLDER] or base).expanduser().absolute()
+        folder = Path(os.path.expanduser(st.session_state[_FOLDER] or base)).absolute()
         try:
             listing = list_folder(folder)
         except ControlError as error:

@@ -376,3 +376,7 @@ def keys(value: object) -> object:
     if isinstance(value, dict):
         return {key: keys(inner) for key, inner in value.items()}
     return [keys(inner) for inner in value] if isinstance(value, list) else None
+
+
+def test_a_home_of_nobody_is_a_path_without_a_run(run: RunDir, capsys: Capture) -> None:
+    assert "There is no run at" in refused(capsys, "status", "~nobody-of-this-name/first")

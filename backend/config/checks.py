@@ -172,7 +172,7 @@ def _datasets(config: RunConfig) -> Iterator[str]:
         "datasets", [dataset.name for dataset in config.datasets], "Give each dataset a name of its own", "name"
     )
     for i, dataset in enumerate(config.datasets):
-        if not dataset.paths or not all(dataset.paths):
+        if not dataset.paths or not all(path and "\0" not in path for path in dataset.paths):
             yield f'datasets[{i}].path: found {shown("path", dataset.path)}, must name a file or a pattern, as "data/*.jsonl"'
 
 

@@ -27,7 +27,7 @@ def create(config_path: Path, runs: Path) -> RunDir:
         RunDirError: the folder of runs lies on a network file system.
         ControlError: the run exists already, or the folder cannot be written.
     """
-    config_path = config_path.expanduser().absolute()
+    config_path = Path(os.path.expanduser(config_path)).absolute()
     return create_from(config_file.load(config_path), config_path.parent, runs)
 
 
@@ -78,7 +78,7 @@ def _absolute_dataset(dataset: DatasetConfig, base: Path) -> DatasetConfig:
 
 def _absolute(path: str, base: Path) -> str:
     # no resolve(): a link stays a link, and a pattern's characters stay as they are
-    return os.path.abspath(base / Path(path).expanduser())
+    return os.path.abspath(base / os.path.expanduser(path))
 
 
 def _refuse_existing(run: RunDir) -> None:

@@ -111,7 +111,7 @@ def machine_faults(settings: RunConfig, base: Path, environ: Mapping[str, str]) 
     if engine.kind is EngineKind.CONTAINER and shutil.which(engine.docker, path=environ.get("PATH")) is None:
         faults.append(f"engine.docker: {engine.docker} is not installed here, or not in PATH")
     if settings.model.path.startswith(("/", "~", "./", "../")) and engine.kind in (EngineKind.LOCAL, EngineKind.CONTAINER):
-        folder = base / Path(settings.model.path).expanduser()
+        folder = base / os.path.expanduser(settings.model.path)
         if not folder.is_dir():
             faults.append(f"model.path: {folder} is no folder on this machine")
     wanted = [*engine.env_from, *([engine.api_key_env] if engine.api_key_env else [])]

@@ -17,6 +17,7 @@ from backend.prompts.forms import PROMPT_FIELDS
 CHUNK_BYTES: Final = 1 << 22
 JSONL_ENDINGS: Final = (".jsonl", ".json", ".ndjson", ".jsonl.gz")
 PARQUET_ENDINGS: Final = (".parquet",)
+MAX_LINE_BYTES: Final = 256 << 20  # what is longer is no prompt, and would have to be held in memory whole
 GZIP_FAULTS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -84,7 +85,7 @@ def unreadable(dataset: str, path: Path, error: Exception) -> PromptFileError:
 def expand(dataset: DatasetConfig, base: Path) -> Iterator[Path]:
     """The paths that `path` stands for, absolute; those of a pattern in alphabetical order."""
     for pattern in dataset.paths:
-        path = Path(os.path.abspath(base / Path(pattern).expanduser()))
+        path = Path(os.path.abspath(base / os.path.expanduser(pattern)))
         if path.exists() or not glob.has_magic(pattern):
             yield path
             continue
@@ -119,6 +120,10 @@ def check_readable(dataset: DatasetConfig, path: Path) -> None:
     name = path.name.lower()
     if path.is_dir():
         raise PromptFileError(f"dataset `{dataset.name}`: {path} is a folder. Name the files in it: {path}/*.jsonl")
+    if path.exists() and not path.is_file():
+        raise PromptFileError(  # reading a pipe waits for ever, reading a device never ends
+            f"dataset `{dataset.name}`: {path} is no regular file but a pipe, a socket or a device. Write it to a file first."
+        )
     if not name.endswith(JSONL_ENDINGS + PARQUET_ENDINGS):
         raise PromptFileError(
             f"dataset `{dataset.name}`: {path} has none of the known endings "
@@ -179,9 +184,15 @@ def _count_records(path: Path) -> int:
     if is_parquet(path):
         with open_parquet(path) as parquet:
             return int(parquet.metadata.num_rows)
-    count = 0
+    count, begun = 0, False  # begun: the line that the last chunk cut in two was counted already
     with open_lines(path) as lines:
         while chunk := lines.read(CHUNK_BYTES):
-            whole = chunk + lines.readline()  # so that no line is cut in two
-            count += sum(1 for line in whole.split(b"\n") if line and not line.isspace())
+            first, *others = chunk.split(b"\n")
+            count += not begun and _has_words(first)
+            count += sum(1 for line in others if _has_words(line))
+            begun = _has_words(others[-1]) if others else begun or _has_words(first)
     return count
+
+
+def _has_words(line: bytes) -> bool:
+    return bool(line) and not line.isspace()

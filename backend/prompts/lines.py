@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
-from backend.prompts.files import is_parquet, open_lines, open_parquet
+from backend.prompts.files import CHUNK_BYTES, MAX_LINE_BYTES, is_parquet, open_lines, open_parquet
 
 BATCH_BYTES: Final = 16 << 20
 BATCH_ROWS: Final = 2048
@@ -30,7 +31,11 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record | str]]:
     decode = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
     # a binary file is cut at b"\n" only; text cut by str.splitlines() would break at U+2028 or U+0085 within a prompt
     with open_lines(path) as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_BYTES + 1), b""), 1):
+            if len(line) > MAX_LINE_BYTES:
+                _pass_over_line(lines, line)
+                yield number, f"longer than {MAX_LINE_BYTES >> 20} MiB: one object a line is expected"
+                continue
             raw = line.strip()
             if number == 1:
                 raw = raw.removeprefix(b"\xef\xbb\xbf").strip()
@@ -54,6 +59,11 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record | str]]:
                     yield number, f"must be an object, found a {type(record).__name__}"
                 else:
                     yield number, record
+
+
+def _pass_over_line(lines: IO[bytes], part: bytes) -> None:
+    while part and not part.endswith(b"\n"):
+        part = lines.readline(CHUNK_BYTES)
 
 
 def _torn(line: bytes) -> str:

@@ -184,3 +184,7 @@ def test_dataset_names_are_unique() -> None:
 @pytest.mark.parametrize("path", ["", [], ["a", ""]])
 def test_a_dataset_names_its_files(path: Any) -> None:
     assert only(check(config(datasets=[{"name": "a", "path": path}]))).startswith("datasets[0].path: found")
+
+
+def test_a_path_that_no_system_call_takes_is_no_path() -> None:
+    assert "must name a file or a pattern" in only(check(config(datasets=[{"name": "d", "path": "a\0b.jsonl"}])))

@@ -134,3 +134,14 @@ def test_an_unchanged_file_is_accepted_and_a_changed_one_refused(tmp_path: Path)
         verify(dataset("p.jsonl"), frozen, tmp_path)
     with pytest.raises(PromptFileError, match="does not exist"):
         list(PromptReader(dataset("p.jsonl"), frozen, tmp_path))
+
+
+def test_a_pipe_and_a_device_are_refused_unread(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "device.jsonl").symlink_to("/dev/zero")
+    for name in ("pipe.jsonl", "device.jsonl"):
+        assert f"{tmp_path / name} is no regular file but a pipe, a socket or a device." in refusal(name, tmp_path)
+
+
+def test_a_home_of_nobody_is_a_path_that_does_not_exist(tmp_path: Path) -> None:
+    assert "~nobody-of-this-name/p.jsonl does not exist" in refusal("~nobody-of-this-name/p.jsonl", tmp_path)

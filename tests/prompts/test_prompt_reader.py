@@ -280,3 +280,13 @@ def test_an_own_id_that_is_the_hash_of_another_prompt_is_numbered(tmp_path: Path
     alike = hashed[:-8].upper().replace("H", "h") + "12345678"
     records = [{"prompt": "a"}, {"prompt": "b", "id": hashed}, {"prompt": "c", "id": alike}, {"prompt": "a"}]
     assert ids(read(tmp_path, *records)) == [hashed, f"{hashed}#2", alike, f"{hashed}#3"]
+
+
+def test_a_line_too_long_to_hold_is_bad_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backend.prompts.lines.MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("backend.prompts.lines.CHUNK_BYTES", 1 << 10)
+    fits = b'{"prompt": "' + b"x" * ((1 << 20) - 15) + b'"}\n'
+    assert len(fits) == 1 << 20
+    items = read_bytes(tmp_path, b"\0" * (3 << 20) + b"\n" + fits + b'{"prompt": "last"}\n' + b"\0" * (2 << 20))
+    assert bad_lines(items) == [(n, "longer than 1 MiB: one object a line is expected") for n in (1, 4)]
+    assert [len(text) for text in texts(items)] == [(1 << 20) - 15, 4]
