@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from backend.run_dir import RunDir
+from backend.run_dir import RunDir, RunDirError
 from backend.runs import list_runs, runs_folder
 
 _PARAMETER = "run"
@@ -13,7 +13,7 @@ _WIDGET = "picked_run"
 
 def pick_run() -> None:
     """Draws the picker in the sidebar. Without any run it draws nothing: the pages say what to do then."""
-    runs = {run.name: run for run in list_runs(runs_folder())}
+    runs = {run.name: run for run in _runs()}
     if not runs:
         st.session_state.pop(_PARAMETER, None)
         return
@@ -31,7 +31,15 @@ def pick_run() -> None:
 def picked_run() -> RunDir | None:
     """The run that was picked; None without any."""
     name = st.session_state.get(_PARAMETER)
-    return next((run for run in list_runs(runs_folder()) if run.name == name), None)
+    return next((run for run in _runs() if run.name == name), None)
+
+
+def _runs() -> list[RunDir]:
+    """All runs; none where their folder cannot be read, which is told on the page by `no_run`."""
+    try:
+        return list_runs(runs_folder())
+    except RunDirError:
+        return []
 
 
 def _take_choice() -> None:

@@ -218,8 +218,11 @@ def _detail(view: RunView) -> str:
 def _age(view: RunView) -> str | None:
     if view.created_at is None:
         return None
-    created = datetime.fromisoformat(view.created_at)
-    age_s = max(0.0, view.at - created.timestamp())
+    try:
+        created_at = datetime.fromisoformat(view.created_at).timestamp()
+    except (ValueError, OverflowError):  # a run.toml that somebody has edited
+        return None
+    age_s = max(0.0, view.at - created_at)
     return duration(age_s if age_s < 60 else age_s // 60 * 60).removesuffix(" 00 s")
 
 

@@ -124,3 +124,15 @@ def test_databases_without_rows_are_no_error(runs: Path) -> None:
     open_ledger(run).close()
     for page in LISTED:
         assert not open_page(page, run="demo").exception
+
+
+@pytest.mark.parametrize("page", [page for page in LISTED if page != "new_run.py"])
+def test_a_folder_of_runs_that_cannot_be_read_is_named_on_every_page(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "runs"
+    file.write_text("")
+    monkeypatch.setenv("HEADWAY_RUNS", str(file))
+    at = open_page(page)
+    assert not at.exception
+    assert f"{file} cannot be read as the folder of runs (Not a directory)." in words(at)

@@ -258,3 +258,12 @@ def test_a_second_that_not_all_replicas_have_told_yet_waits_for_the_next_answer(
 
     assert points.at == (late - 3, late - 2, late - 1)
     assert points.values["decode_tokens_per_s"] == (150.0, 150.0, 150.0)
+
+
+def test_a_run_whose_date_of_creation_is_no_date_is_shown_without_its_age(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    text = run.config.read_text()
+    lines = ['created_at = "yesterday"' if line.startswith("created_at") else line for line in text.splitlines()]
+    run.config.write_text("\n".join(lines))
+    assert '"yesterday"' in run.config.read_text()
+    assert LiveRuns(lambda: run.root.parent, Clock()).pulse(run.name).age is None
