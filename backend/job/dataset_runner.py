@@ -155,6 +155,12 @@ class DatasetRunner:
         self._source, self._ended = None, False
         self._passes += 1
 
+    def forgive(self) -> None:
+        """Somebody asked it to go on: what it failed with may be mended, its files are looked at again."""
+        if self.fault is not None:
+            self.fault, self._verified = None, False
+            self.read_again()
+
     # -- accounts ----------------------------------------------------------------------------------------------------------
 
     def started(self, prompt: Prompt) -> None:

@@ -116,6 +116,10 @@ class Supervisor:
                 await self._tick()
                 _raise_failures(background)
                 await self._pause()
+        except Exception:
+            if not self.run_dir.root.exists():
+                await self._end_servers()
+            raise
         finally:
             await self._leave(background)
         return self.exit_code or 0
@@ -129,17 +133,13 @@ class Supervisor:
 
     async def _tick(self) -> None:
         now = time.time()
-        wishes = self.keeper_of_wishes.wishes
         self._disk_problem = self._disk.problem() or self.slots.tally.store_failure
         self._watch_requests()
-        seen = observed(
-            self.phase,
-            self.keepers,
-            self.runners,
-            checking=self.chores.checking,
-            drain_overdue=self._is_drain_overdue(now),
-        )
-        for action in plan.reconcile(wishes, seen, self.policy, now):
+        actions = self._decide(now)
+        if any(isinstance(action, plan.SetPhase) and action.phase in LEFT for action in actions):
+            await self.keeper_of_wishes.try_to_read()  # who killed the last dataset may have revived it since
+            actions = self._decide(now)
+        for action in actions:
             self._act(action)
         self._update_slots()
         self.chores.look_for_work(now)
@@ -147,6 +147,16 @@ class Supervisor:
         tally = self.slots.tally
         self._rates.add(now, tally.finished, tally.completion_tokens, tally.finished - tally.rejected)
         await self._publish()
+
+    def _decide(self, now: float) -> list[plan.Action]:
+        seen = observed(
+            self.phase,
+            self.keepers,
+            self.runners,
+            checking=self.chores.checking,
+            drain_overdue=self._is_drain_overdue(now),
+        )
+        return plan.reconcile(self.keeper_of_wishes.wishes, seen, self.policy, now)
 
     async def _leave(self, background: Sequence[asyncio.Task[None]]) -> None:
         for task in background:
@@ -163,6 +173,11 @@ class Supervisor:
         self.sampler.close()
         self.journal.close()
         await self._publish()
+
+    async def _end_servers(self) -> None:
+        """Somebody removed the run's folder: no later supervisor could prove that these servers are ours and end them."""
+        ends = [keeper.replica.stop(deadline_s=0) for keeper in self.keepers if keeper.owned]
+        await asyncio.gather(*ends, return_exceptions=True)
 
     # -- looking -------------------------------------------------------------------------------------------------------------
 
@@ -252,6 +267,9 @@ class Supervisor:
             for keeper in self.keepers:
                 keeper.forgive()
             self.chores.checked = False
+        runner = self.runners.get(intent.subject.removeprefix("dataset:"))
+        if runner is not None and intent.value.get("want") == Want.RUNNING:
+            runner.forgive()
         self._update_slots()
 
     def _keeper(self, name: str) -> ReplicaKeeper:

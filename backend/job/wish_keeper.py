@@ -38,23 +38,30 @@ class WishKeeper:
     ) -> None:
         """`on_change` hears of each accepted intent once `wishes` holds it."""
         self._ledger, self._store, self._emit, self._on_change = ledger, store, emit, on_change
+        self._reading = asyncio.Lock()  # two readers would both take an intent
         self.wishes = wishes_so_far(config, ledger)
 
     async def run(self) -> None:
         """Reads and answers new intents for ever."""
         while True:
-            try:
-                await self.read()
-            except Exception:
-                log.exception("intents could not be read")
-                words = "Intents could not be read: an error in Headway itself; logs/supervisor.log has it."
-                self._emit(Event(time.time(), "run.intents_unread", "run", words, Severity.ERROR))
+            await self.try_to_read()
             await asyncio.sleep(READ_EVERY_S)
 
+    async def try_to_read(self) -> None:
+        """As `read`, but an error is told and does not end the supervisor."""
+        try:
+            await self.read()
+        except Exception:
+            log.exception("intents could not be read")
+            words = "Intents could not be read: an error in Headway itself; logs/supervisor.log has it."
+            self._emit(Event(time.time(), "run.intents_unread", "run", words, Severity.ERROR))
+
     async def read(self) -> None:
-        """Reads and answers what is new now: before the first decision, because the intent to start is among it."""
-        for intent in await self._store.new_intents():
-            await self._take(intent)
+        """Reads and answers what is new now: before the first decision, because the intent to start is among it, and before
+        the supervisor leaves, because the last one may ask to go on."""
+        async with self._reading:
+            for intent in await self._store.new_intents():
+                await self._take(intent)
 
     def ask_to_stop(self, *, now: bool) -> None:
         """A signal asks; it is not remembered for the next life."""

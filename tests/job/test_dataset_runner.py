@@ -197,3 +197,19 @@ async def test_reading_ahead_stops_when_enough_is_at_hand(tmp_path: Path, ledger
     await runner.read_ahead(10)
     assert 10 <= runner.buffered() < 2_000
     assert runner.wants_prompts
+
+
+async def test_a_dataset_that_failed_by_its_file_goes_on_when_the_file_is_back_and_somebody_asks(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    runner = make_runner(tmp_path, ledger, ["a", "b"])
+    file, away = tmp_path / "A.jsonl", tmp_path / "away.jsonl"
+    file.rename(away)
+    await runner.read_ahead(10)
+    assert runner.fault is not None
+    assert "does not exist" in runner.fault
+    away.rename(file)
+    runner.forgive()
+    await runner.read_ahead(10)
+    assert runner.fault is None
+    assert take_all(runner) == ["A-0", "A-1"]

@@ -167,3 +167,11 @@ async def test_a_redo_asked_while_another_is_carried_out_is_not_lost(run: RunDir
         assert one.keeper.wishes.datasets["alpha"].redo == (Outcome.TRUNCATED,)
     async with life(run) as another:
         assert another.keeper.wishes.datasets["alpha"].redo == (Outcome.TRUNCATED,)
+
+
+async def test_two_who_read_at_once_take_an_intent_once(run: RunDir) -> None:
+    intents = [want_dataset(run, "alpha", want, "me") for want in ("paused", "running", "killed")]
+    async with life(run) as one:
+        await asyncio.gather(one.keeper.read(), one.keeper.read())
+        assert [change.value["want"] for change in one.changes] == ["paused", "running", "killed"]
+        assert all(answer is not None and answer[0] for answer in (answer_of(run, intent) for intent in intents))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from live_run import LiveRun, write_prompts
 
+from backend.control.intents import want_dataset
 from backend.outcomes import outcome_of
 from backend.records import DatasetState, EngineState, Outcome, RunPhase
 
@@ -91,6 +94,38 @@ def test_a_killed_dataset_keeps_what_is_finished_and_can_be_revived(tmp_path: Pa
     run.wait_left()
 
     run.check_exact(expected)
+
+
+@pytest.mark.drill
+def test_a_dataset_killed_and_revived_in_haste_goes_on_though_many_wishes_are_still_unread(
+    tmp_path: Path, new_run: NewRun
+) -> None:
+    expected = {"A": write_prompts(tmp_path / "A.jsonl", 40)}
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "10"])
+    run.start()
+    run.wait_dataset("A", lambda d: d.finished_samples >= 3)
+
+    for _ in range(80):
+        want_dataset(run.run, "A", "killed", "test", now=True)
+    want_dataset(run.run, "A", "running", "test")
+    run.wait_left()
+
+    run.check_exact(expected)
+
+
+def test_a_run_whose_folder_is_removed_leaves_no_server_behind(tmp_path: Path, new_run: NewRun) -> None:
+    write_prompts(tmp_path / "A.jsonl", 40)
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "1"])
+    pid = run.start()
+    run.wait_dataset("A", lambda d: d.in_flight)
+    assert run.processes()
+
+    shutil.rmtree(run.run.root)
+
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() or run.processes():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_stop_drains_and_a_start_goes_on(tmp_path: Path, new_run: NewRun) -> None:
