@@ -31,6 +31,7 @@ from backend.records import Prompt
 log = logging.getLogger(__name__)
 
 STORE_RETRY_S: Final = 1.0
+LONGEST_WAIT_S: Final = 900.0  # of a Retry-After: a server that asks for a day is asked again before
 RID_LENGTH: Final = 32  # SGLang aborts by prefix of the id: all of one length, none is the prefix of another
 
 
@@ -210,6 +211,6 @@ class Courier:
     def _backoff_s(self, failures: int, asked_s: float | None) -> float:
         """Full jitter over a doubling limit, so that 150 requests that failed together do not come back together."""
         if asked_s is not None:
-            return asked_s * random.uniform(1.0, 1.2)
+            return min(asked_s, LONGEST_WAIT_S) * random.uniform(1.0, 1.2)
         limit = min(self.driver.retry_backoff_s * 2.0 ** min(failures - 1, 20), self.driver.retry_backoff_max_s)
         return limit * random.uniform(0.5, 1.0)

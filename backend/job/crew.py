@@ -83,6 +83,7 @@ def make_keepers(
             in_flight_and_answered=counter(replica.name),
             emit=emit,
             now=time.time,
+            clock=time.monotonic,
         )
         for replica in build_replicas(config, run, os.environ)
     ]

@@ -223,5 +223,7 @@ def _reconcile_replica(
         )
     elif replica.state is not EngineState.RESTARTING:
         yield AwaitRestart(replica.name)
-    elif may_launch and now - replica.ended_at >= policy.wait_s(max(1, recent)):
+    elif may_launch and not 0 <= now - replica.ended_at < policy.wait_s(
+        max(1, recent)
+    ):  # a clock that was set back waits for none
         yield Launch(replica.name)

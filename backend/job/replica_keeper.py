@@ -43,7 +43,9 @@ class ReplicaKeeper:
         in_flight_and_answered: Callable[[], tuple[int, int]],
         emit: Callable[[Event], None],
         now: Callable[[], float],
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """`now` tells epoch seconds; `clock` seconds that are never set (default: `now`), for what stands still."""
         self.name = replica.name
         self.replica = replica
         self.owned = owned
@@ -60,6 +62,7 @@ class ReplicaKeeper:
         self._stall_after_s = stall_after_s
         self._emit = emit
         self._now = now
+        self._clock = clock or now
         self._probe: EngineProbe | None = None
         self._stall = StallWatch(stall_after_s)
         self._throughput = ThroughputWatch()
@@ -199,7 +202,7 @@ class ReplicaKeeper:
         in_flight, answered = self._in_flight_and_answered()
         self.throughput_problem = self._throughput.feed(OBSERVE_EVERY_S, self.sample.decode_tokens_per_s, in_flight)
         verdict = self._stall.feed(
-            self._now(),
+            self._clock(),
             in_flight=in_flight,
             generated_tokens=_sum(self.sample.generated_tokens, self.sample.prefilled_tokens),
             answered=answered,

@@ -107,6 +107,11 @@ def _read_counts(run: RunDir, supervisor: SupervisorView, notes: list[str]) -> d
         notes.append(str(error))
         return None
     if counts is not None:
+        if not any(c.finished_samples or c.superseded_samples for c in counts.values()) and any(run.shards.glob("*/*.parquet")):
+            notes.append(
+                f"{run.ledger} names none of the files in {run.shards}: it was lost or replaced, and the counts here are not "
+                f"those of the run. Restore it before the run is started again."
+            )
         return counts
     starting = supervisor.state is SupervisorState.ALIVE and supervisor.heartbeat_at is None
     if supervisor.state is SupervisorState.NEVER_STARTED or starting:

@@ -73,6 +73,12 @@ def test_a_life_that_ended_is_followed_by_another_after_the_back_off() -> None:
     assert _actions(_wishes(), _observed(replica=waiting), now=NOW + 2.0) == [Launch("0")]
 
 
+def test_a_clock_that_was_set_back_holds_no_restart_up() -> None:
+    waiting = _replica(state=EngineState.RESTARTING, ended_at=NOW, lives_ended=(NOW,))
+
+    assert _actions(_wishes(), _observed(replica=waiting), now=NOW - 3600) == [Launch("0")]
+
+
 def test_the_back_off_doubles_up_to_its_limit() -> None:
     assert [POLICY.wait_s(n) for n in (1, 2, 3, 4, 5, 50)] == [2, 4, 8, 16, 30, 30]
 

@@ -15,7 +15,7 @@ from backend.report.status import read_status, to_json
 from backend.report.status_text import list_text, status_text, summary, supervisor_sentence
 from backend.report.views import RunView
 from backend.report.waiting import Goal, judge_wait, parse_goal
-from backend.run_dir import RunDir
+from backend.run_dir import RunDir, open_ledger
 from tests.made_run import (
     beat,
     holding_lock,
@@ -235,3 +235,15 @@ def test_a_datasets_state_is_reached_also_when_the_run_has_ended(run: RunDir) ->
 def test_a_goal_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is none of"):
         parse_goal(text)
+
+
+def test_an_empty_ledger_beside_shards_is_told(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    open_ledger(run).close()
+    run.create_folders()
+    assert read_status(run, 1.0).notes == ()
+    shard = run.shard("alpha", 1)
+    shard.parent.mkdir(parents=True)
+    shard.write_bytes(b"PAR1")
+
+    assert "names none of the files in" in read_status(run, 1.0).notes[0]
