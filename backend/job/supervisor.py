@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 
 from backend.config import RunConfig
+from backend.heartbeat import ENDED
 from backend.job import reconcile as plan
 from backend.job.bulletin import Bulletin
 from backend.job.chores import Chores
@@ -43,7 +44,6 @@ log = logging.getLogger(__name__)
 TICK_S: Final = 1.0
 GATHER_S: Final = 0.05  # what happens together is looked at together
 RATE_WINDOW_S: Final = 60.0
-LEFT: Final = frozenset({RunPhase.FINISHED, RunPhase.STOPPED, RunPhase.FAILED})
 AT_WORK: Final = frozenset({DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING})
 LIVES_FACT: Final = "lives"
 
@@ -112,7 +112,7 @@ class Supervisor:
         works += [self.sampler.run, *(keeper.watch for keeper in self.keepers)]
         background = [asyncio.create_task(work()) for work in works]
         try:
-            while self.phase not in LEFT:
+            while self.phase not in ENDED:
                 await self._tick()
                 _raise_failures(background)
                 await self._pause()
@@ -136,7 +136,7 @@ class Supervisor:
         self._disk_problem = self._disk.problem() or self.slots.tally.store_failure
         self._watch_requests()
         actions = self._decide(now)
-        if any(isinstance(action, plan.SetPhase) and action.phase in LEFT for action in actions):
+        if any(isinstance(action, plan.SetPhase) and action.phase in ENDED for action in actions):
             await self.keeper_of_wishes.try_to_read()  # who killed the last dataset may have revived it since
             actions = self._decide(now)
         for action in actions:
