@@ -129,6 +129,7 @@ class CostsConfig(_Section):
     gpu_hour_usd: float | None = Field(default=None, ge=0)
     kwh_usd: float | None = Field(default=None, ge=0)
     amortisation_usd_per_hour: float | None = Field(default=None, ge=0)
+    gpus: int | None = Field(default=None, ge=1)  # that are paid for; None: engine.gpus, else those that are measured
 
 
 class ApiConfig(_Section):
@@ -143,6 +144,7 @@ class ApiConfig(_Section):
     output_usd_per_mtok: float | None = Field(default=None, ge=0)
     reasoning_usd_per_mtok: float | None = Field(default=None, ge=0)
     request_usd: float | None = Field(default=None, ge=0)
+    stream_tokens_per_s: float | None = Field(default=None, gt=0)  # of one answer, assumed until a probe has measured it
     batch_discount: Probability | None = None
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
