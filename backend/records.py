@@ -44,7 +44,7 @@ class DoneReason(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a finished text is worth; a versioned rule over stored facts (`outcomes.py`)."""
+    """What a finished text is worth; a versioned rule over stored facts (`outcomes/rule.py`)."""
 
     OK = "ok"
     TRUNCATED = "truncated"  # ended by the cap on new tokens
@@ -113,11 +113,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was seen in a finished text (`outcomes.py` computes them; None where it could not be known)."""
+    """What was seen in a finished text (`outcomes/facts.py` computes them; None where it could not be known)."""
 
     answer_tokens: int | None = None
     reasoning_closed: bool | None = None
-    repeat_period: int | None = None  # tokens in one turn of the loop that ends the text; None without a loop
+    repeat_period: int | None = (
+        None  # tokens in one turn of the loop that ends the text; 1: or one token dominates it; else None
+    )
     repeat_share: float | None = None  # share of the text that this loop covers, 0..1
     simhash: int | None = None  # 64 bits as a signed integer (what SQLite and Parquet hold), of the answer
 

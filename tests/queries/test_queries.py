@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.outcomes import EMPTY_BELOW_TOKENS, outcome
+from backend.outcomes import EMPTY_BELOW_TOKENS, LOOP_MIN_SHARE, outcome
 from backend.report.database import QUERIES, connect, query_text, run_query
 from backend.run_dir import RunDir
 from tests.finished_samples import add_open, sample, seal
@@ -53,17 +53,13 @@ def test_the_outcome_rule_in_sql_is_the_one_in_python(tmp_path: Path) -> None:
     con.execute(query_text("setup/outcome"))
     reasons = ("stop", "length", "tool_calls", "rejected", "abort")
     tokens = (None, 0, EMPTY_BELOW_TOKENS - 1, EMPTY_BELOW_TOKENS, EMPTY_BELOW_TOKENS + 1, 500)
-    cases = list(product(reasons, tokens, (None, False, True), (None, 1, 60), (False, True)))
-    for finish_reason, answer_tokens, closed, period, has_calls in cases:
-        said = con.execute("SELECT outcome($1, $2, $3, $4, $5)", [finish_reason, answer_tokens, closed, period, has_calls])
-        ours = outcome(
-            finish_reason=finish_reason,
-            answer_tokens=answer_tokens,
-            reasoning_closed=closed,
-            repeat_period=period,
-            has_tool_calls=has_calls,
-        )
-        assert said.fetchall() == [(ours.value,)], (finish_reason, answer_tokens, closed, period, has_calls)
+    shares = (None, 0.0, LOOP_MIN_SHARE - 1e-9, LOOP_MIN_SHARE, 1.0)
+    cases = list(product(reasons, tokens, (None, False, True), (None, 1, 60), shares, (False, True)))
+    names = ("finish_reason", "answer_tokens", "reasoning_closed", "repeat_period", "repeat_share", "has_tool_calls")
+    con.execute("CREATE TABLE cases (a VARCHAR, b INT, c BOOL, d INT, e DOUBLE, f BOOL)")
+    con.executemany("INSERT INTO cases VALUES ($1, $2, $3, $4, $5, $6)", cases)
+    for *case, said in con.execute("SELECT *, outcome(a, b, c, d, e, f) FROM cases").fetchall():
+        assert said == outcome(**dict(zip(names, case, strict=True))).value, case
 
 
 def test_outcomes_of_stored_rows_are_those_of_the_code(tmp_path: Path) -> None:
@@ -71,7 +67,7 @@ def test_outcomes_of_stored_rows_are_those_of_the_code(tmp_path: Path) -> None:
     from backend.records import Facts
 
     run = make_run(tmp_path)
-    facts = [Facts(answer_tokens=0), Facts(4, False), Facts(4, True), Facts(repeat_period=3), Facts()]
+    facts = [Facts(answer_tokens=0), Facts(4, False), Facts(4, True), Facts(repeat_period=3), Facts(9, None, 3, 0.1), Facts()]
     rows = [
         sample(i, facts=f, finish_reason=reason, tool_calls=calls)
         for i, (f, reason, calls) in enumerate(product(facts, ("stop", "length", "rejected"), (None, "", '[{"id":"1"}]')))

@@ -1,4 +1,4 @@
-"""Facts about finished texts, and what the texts are worth."""
+"""Facts about finished texts, and by them what the texts are worth; texts as people know them are in test_examples.py."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from typing import Any
 
 import pytest
 
-from backend.outcomes import (
-    LOOP_MAX_PERIOD_TOKENS,
-    RULE_COLUMNS,
-    facts,
-    find_loop,
-    outcome_of,
-    outcome_of_record,
-    simhash,
-    split_reasoning,
-)
+from backend.outcomes import RULE_COLUMNS, facts, find_loop, outcome_of, outcome_of_record, simhash, split_reasoning
+from backend.outcomes.loops import LOOP_MAX_PERIOD_TOKENS
 from backend.records import Facts, Outcome
 from backend.rows import COLUMNS, record_from_row
 from tests.sample_rows import make_row
@@ -154,7 +146,8 @@ def test_random_ids_with_a_planted_loop_agree_with_a_slow_search() -> None:
     for _ in range(300):
         ids = tuple(random_source.choices(range(3), k=random_source.randint(0, 80)))
         ids += tuple(random_source.choices(range(3), k=random_source.randint(1, 12))) * random_source.randint(1, 12)
-        assert (find_loop(ids, "") or (None,))[0] == slow_period(ids)
+        dominated = len(ids) >= 64 and max(ids.count(one) for one in ids) >= 0.6 * len(ids)
+        assert (find_loop(ids, "") or (None,))[0] == (slow_period(ids) or (1 if dominated else None))
 
 
 def slow_period(ids: tuple[int, ...]) -> int | None:
@@ -189,13 +182,13 @@ def test_facts_that_are_missing_do_not_make_a_bad_outcome() -> None:
     assert outcome_of(make_row(facts=Facts())) == Outcome.OK
 
 
-@pytest.mark.parametrize("long", ["32k tokens", "6 MB"])
-def test_facts_of_long_texts_take_milliseconds(long: str) -> None:
+@pytest.mark.parametrize(("long", "within_s"), [("32k tokens", 0.010), ("6 MB", 0.080)])
+def test_facts_of_long_texts_take_milliseconds(long: str, within_s: float) -> None:
     random_source = random.Random(1)
     text = " ".join(random_source.choices(STORY.split(), k=22_000)) * (1 if long == "32k tokens" else 50)
     ids = tuple(random_source.choices(range(150_000), k=32_000)) if long == "32k tokens" else None
     best_s = 9.0
-    for _ in range(5):  # the best of five: this machine may be busy
+    for _ in range(8):  # the best of some: this machine may be busy
         started = time.perf_counter()
         facts(
             raw_text=text,
@@ -207,4 +200,4 @@ def test_facts_of_long_texts_take_milliseconds(long: str) -> None:
             reasoning_tokens=None,
         )
         best_s = min(best_s, time.perf_counter() - started)
-    assert best_s < 0.04  # it is about 0.3 and 6 ms on a quiet core
+    assert best_s < within_s
