@@ -51,6 +51,14 @@ def sqlite_column_types() -> dict[str, str]:
     return {name: types[name] for name in COLUMNS}
 
 
+def duckdb_column_types() -> dict[str, str]:
+    """Column name → the type that DuckDB gives a shard's column, in the order of COLUMNS."""
+    types = dict.fromkeys((*TEXT_COLUMNS, "exact_json"), "VARCHAR") | dict.fromkeys(ID_LIST_COLUMNS, "INTEGER[]")
+    types |= dict.fromkeys(BOOL_COLUMNS, "BOOLEAN") | dict.fromkeys(INT_COLUMNS, "BIGINT")
+    types |= dict.fromkeys(FLOAT_COLUMNS, "DOUBLE") | dict.fromkeys(TIME_COLUMNS, "TIMESTAMP WITH TIME ZONE")
+    return {name: types[name] for name in COLUMNS}
+
+
 def record_from_row(row: Row) -> tuple[Any, ...]:
     """A row as values for SQLite, in the order of COLUMNS. Raises OverflowError where a token id does not fit 32 bits."""
     values: dict[str, Any] = {f.name: getattr(row, f.name) for f in fields(row) if f.name != "facts"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
@@ -39,8 +41,9 @@ def seal(run: RunDir, dataset: str, number: int) -> None:
         entry: dict[str, Any] = {
             "dataset": dataset, "number": number, "path": str(path.relative_to(run.root)), "rows": len(records),
             **sums, "rejected": 0, "truncated": 0,
-            "bytes": path.stat().st_size, "sha256": f"{dataset}/{number}", "first_finished_at": min(finished_at),
-            "last_finished_at": max(finished_at), "sealed_at": max(finished_at) + 1,
+            "bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "first_finished_at": min(finished_at),
+            "last_finished_at": max(finished_at), "sealed_at": time.time(),
         }  # fmt: skip
         con.execute("BEGIN")
         con.execute(

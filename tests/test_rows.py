@@ -16,6 +16,7 @@ from backend.rows import (
     COLUMNS,
     arrow_schema,
     arrow_table,
+    duckdb_column_types,
     record_from_row,
     row_from_record,
     sqlite_column_types,
@@ -42,6 +43,12 @@ def test_a_row_comes_back_exactly_from_sqlite_and_from_parquet(row: Row, tmp_pat
     pq.write_table(arrow_table([record]), tmp_path / "x.parquet")
     [stored] = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert row_from_record(stored) == row
+
+
+def test_duckdb_reads_a_shard_with_the_types_that_are_told(tmp_path: Path) -> None:
+    pq.write_table(arrow_table(()), tmp_path / "x.parquet")
+    described = duckdb.sql(f"DESCRIBE FROM '{tmp_path / 'x.parquet'}'").fetchall()
+    assert {name: kind for name, kind, *_ in described} == duckdb_column_types()
 
 
 def test_times_are_kept_to_the_microsecond() -> None:

@@ -24,8 +24,9 @@ class Shard(NamedTuple):
     path: str  # relative to the run
     sha256: str
     dataset: str
-    first_finished_at: float
-    last_finished_at: float
+    rows: int
+    size_bytes: int
+    sealed_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,7 @@ def read_news(run: RunDir, after_seq: int, known_mark: tuple[int, int]) -> News:
         con.row_factory = None
         con.execute("BEGIN")
         shards = frozenset(
-            Shard(*row)
-            for row in con.execute("SELECT path, sha256, dataset, first_finished_at, last_finished_at FROM sealed_shards")
+            Shard(*row) for row in con.execute("SELECT path, sha256, dataset, rows, bytes, sealed_at FROM sealed_shards")
         )
         through = tuple(con.execute("SELECT dataset, seq FROM sealed_through ORDER BY dataset"))
         opened = tuple(con.execute(_OPEN, (after_seq,)))

@@ -11,7 +11,8 @@ from typing import Any, Final
 from backend.heartbeat import has_table, reading
 from backend.outcomes import outcome_of, split_reasoning
 from backend.records import Outcome, Row
-from backend.report.database import connect, first_line, query_text, run_query
+from backend.report.connection import connect, first_line, query_text
+from backend.report.database import run_query
 from backend.rows import row_from_record
 from backend.run_dir import RunDir, RunDirError
 

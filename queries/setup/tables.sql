@@ -1,13 +1,7 @@
--- What is kept in memory of every finished sample, and `samples`: those that count. Times are epoch seconds.
-CREATE TABLE sealed (
-  dataset VARCHAR, position INTEGER, turn SMALLINT, attempt SMALLINT, finish_reason VARCHAR, outcome VARCHAR,
-  prompt_tokens INTEGER, completion_tokens INTEGER, reasoning_tokens INTEGER,
-  started_at DOUBLE, finished_at DOUBLE, error VARCHAR);
-CREATE TABLE open AS SELECT NULL::BIGINT AS seq, * FROM sealed;
+-- What is kept in memory of finished samples: rows of sealed shards, open rows, and which rows a redo replaced.
+CREATE TABLE kept (
+  dataset VARCHAR, position INTEGER, turn SMALLINT, attempt SMALLINT, source VARCHAR, finish_reason VARCHAR, outcome VARCHAR,
+  prompt_tokens INTEGER, completion_tokens INTEGER, reasoning_tokens INTEGER, answer_tokens INTEGER,
+  started_at DOUBLE, first_token_at DOUBLE, finished_at DOUBLE, cost_usd DOUBLE, error VARCHAR);
+CREATE TABLE open AS SELECT * FROM $no_facts;
 CREATE TABLE superseded (dataset VARCHAR, position INTEGER, turn SMALLINT, attempt SMALLINT);
-CREATE VIEW samples AS
-  SELECT * FROM (SELECT NULL::BIGINT AS seq, * FROM sealed UNION ALL SELECT * FROM open) AS finished
-  WHERE NOT EXISTS (
-    SELECT 1 FROM superseded AS gone
-    WHERE gone.dataset = finished.dataset AND gone.position = finished.position AND gone.turn = finished.turn
-      AND gone.attempt = finished.attempt);

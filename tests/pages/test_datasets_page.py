@@ -52,7 +52,7 @@ def test_a_shard_cut_short_is_named_and_the_rest_is_shown(runs: Path) -> None:
     with run_in("running", runs) as run:
         run.shard("alpha", 1).write_bytes(b"PAR1")
         shown = words(open_page("datasets.py", run="demo"))
-    assert "shards/alpha/00000001.parquet cannot be read" in shown
+    assert "shards/alpha/00000001.parquet was cut short" in shown
     assert "rejected" in shown  # the open row
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from backend.outcomes import EMPTY_BELOW_TOKENS, LOOP_MIN_SHARE, outcome
-from backend.report.database import QUERIES, connect, query_text, run_query
+from backend.report.connection import QUERIES, connect, query_text
+from backend.report.database import run_query
 from backend.run_dir import RunDir
 from tests.finished_samples import add_open, sample, seal
 from tests.made_run import make_run

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from backend.report import database
+from backend.report.connection import connect
 from backend.report.database import run_query, skipped_shards
 from backend.run_dir import RunDir, RunDirError, open_ledger
 from tests.finished_samples import add_open, replace_row, sample, seal
@@ -51,9 +55,9 @@ def test_only_what_is_new_is_read_again(run: RunDir, monkeypatch: pytest.MonkeyP
     add_open(run, [sample(0)])
     seal(run, "alpha", 1)
     assert count(run) == 1
-    run.shard("alpha", 1).unlink()  # it would be missed if it were read again
+    monkeypatch.setattr(database.Database, "_rows_in", lambda self, shards: "no_rows")
     add_open(run, [sample(1)])
-    assert count(run) == 2
+    assert count(run) == 2  # the shard's row was not read again: as `_rows_in` says now it has none
     read: list[object] = []
     monkeypatch.setattr(database, "arrow_table", read.append)
     assert count(run) == 2
@@ -89,11 +93,76 @@ def test_a_shard_cut_short_is_named_and_skipped_until_it_is_mended(run: RunDir) 
     run.shard("alpha", 1).write_bytes(whole[: len(whole) // 2])
     assert count(run) == 5
     (sentence,) = skipped_shards(run)
-    assert "shards/alpha/00000001.parquet cannot be read" in sentence
+    assert "shards/alpha/00000001.parquet was cut short" in sentence
     assert "give_up" in sentence
     run.shard("alpha", 1).write_bytes(whole)
     assert count(run) == 10
     assert skipped_shards(run) == ()
+
+
+def test_an_edited_shard_of_the_same_size_is_told_by_its_checksum(run: RunDir) -> None:
+    for number in (1, 2):
+        add_open(run, [sample(10 * number + i) for i in range(5)])
+        seal(run, "alpha", number)
+    assert count(run) == 10
+    path = run.shard("alpha", 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    later = time.time() + 60  # it was edited long after it was sealed
+    os.utime(path, (later, later))
+    assert count(run) == 5
+    (sentence,) = skipped_shards(run)
+    assert "shards/alpha/00000001.parquet was changed after it was sealed (its checksum differs)" in sentence
+
+
+def test_a_copied_shard_is_read_once_its_checksum_is_right(run: RunDir) -> None:
+    add_open(run, [sample(0)])
+    seal(run, "alpha", 1)
+    later = time.time() + 60
+    os.utime(run.shard("alpha", 1), (later, later))
+    assert count(run) == 1
+    assert skipped_shards(run) == ()
+
+
+def test_a_shard_that_has_grown_is_named(run: RunDir) -> None:
+    add_open(run, [sample(0)])
+    seal(run, "alpha", 1)
+    with run.shard("alpha", 1).open("ab") as file:
+        file.write(b"more")
+    assert count(run) == 0
+    assert "has grown since it was sealed" in skipped_shards(run)[0]
+
+
+def test_a_shard_that_was_sealed_unreadable_is_named(run: RunDir) -> None:
+    for number in (1, 2):
+        add_open(run, [sample(10 * number)])
+        seal(run, "alpha", number)
+    junk = b"PAR1 no Parquet at all PAR1"
+    run.shard("alpha", 1).write_bytes(junk)
+    with closing(open_ledger(run)) as con:
+        con.execute(
+            "UPDATE sealed_shards SET bytes = ?, sha256 = ? WHERE number = 1", (len(junk), hashlib.sha256(junk).hexdigest())
+        )
+    assert count(run) == 1
+    assert "shards/alpha/00000001.parquet cannot be read (" in skipped_shards(run)[0]
+
+
+def test_rows_that_find_no_room_in_memory_are_read_from_their_files(run: RunDir) -> None:
+    for number in range(1, 4):
+        add_open(run, [sample(10 * number + i) for i in range(4)])
+        seal(run, "alpha", number)
+    add_open(run, [sample(99)])
+    replace_row(run, sample(10))
+    replace_row(run, sample(30))
+    for rows_kept in (0, 4, 8, 12):
+        small = database.Database(run, rows_kept=rows_kept)
+        small.refresh()
+        with small.cursor() as cursor:
+            (kept,) = cursor.execute("SELECT count(*) FROM kept").fetchone() or ()
+            places = sorted(place for (place,) in cursor.execute("SELECT position FROM samples").fetchall())
+            stored = sorted(place for (place,) in cursor.execute("SELECT position FROM stored").fetchall())
+        assert kept <= rows_kept
+        assert places == stored == [11, 12, 13, 20, 21, 22, 23, 31, 32, 33, 99]
 
 
 def test_a_missing_shard_is_named(run: RunDir) -> None:
@@ -135,8 +204,9 @@ def test_no_other_file_can_be_opened(run: RunDir, tmp_path: Path) -> None:
 
     outside = tmp_path / "outside.csv"
     outside.write_text("a,b\n1,2\n")
-    with database.connect(run) as con, pytest.raises(duckdb.Error):
-        con.execute(f"SELECT * FROM read_csv('{outside}')")
+    for path in (outside, run.config, run.servers / "0.json", run.shards / ".." / "run.toml"):
+        with connect(run) as con, pytest.raises(duckdb.Error):
+            con.execute(f"SELECT * FROM read_text('{path}')")
 
 
 def test_many_threads_may_ask_while_samples_come(run: RunDir) -> None:
