@@ -68,6 +68,7 @@ class IntentAction(StrEnum):
     STATE = "state"  # value: {"want": "running" | "paused" | "killed" | "stopped", "now": bool}
     SET = "set"  # value: {"key": ..., "value": ...}
     REDO = "redo"  # value: {"outcomes": ["empty", ...]}
+    SWEEP = "sweep"  # of the run; value: {"levels": [1, 4, ...], "level_limit_s", "drain"}, {"cancel": true} or {"measured"}
     ROUTE = "route"  # value: {"to": "local" | <api name>}
 
 

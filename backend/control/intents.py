@@ -70,6 +70,35 @@ def want_redo(run: RunDir, dataset: str, outcomes: Sequence[str], who: str, *, t
     return write_intent(run, f"dataset:{dataset}", IntentAction.REDO, {"outcomes": list(outcomes)}, who=who, token=token)
 
 
+def want_sweep(
+    run: RunDir,
+    levels: Sequence[int],
+    who: str,
+    *,
+    level_limit_s: float | None = None,
+    drain: bool = True,
+    token: str | None = None,
+) -> Intent:
+    """The concurrency shall be swept over these levels, up to `level_limit_s` each (None: the supervisor's default).
+
+    `drain`: requests in flight beyond the first level finish first, in place of being aborted.
+    """
+    value: Json = {"levels": list(levels), "drain": drain}
+    if level_limit_s is not None:
+        value["level_limit_s"] = level_limit_s
+    return write_intent(run, "run", IntentAction.SWEEP, value, who=who, token=token)
+
+
+def want_no_sweep(run: RunDir, who: str, *, token: str | None = None) -> Intent:
+    """The sweep that is running shall end; its finished levels stay."""
+    return write_intent(run, "run", IntentAction.SWEEP, {"cancel": True}, who=who, token=token)
+
+
+def want_measured_sweep(run: RunDir, value: Json, who: str, *, token: str | None = None) -> Intent:
+    """Levels that another program measured (`serving_benchmark.read_benchmark`) shall be the speed curve."""
+    return write_intent(run, "run", IntentAction.SWEEP, value, who=who, token=token)
+
+
 def want_setting(run: RunDir, key: str, text: str, who: str, *, token: str | None = None) -> Intent:
     """A setting shall have another value while the run goes on. Raises ConfigError on a key or value that cannot be."""
     canonical, value = parse_setting(run, key, text)

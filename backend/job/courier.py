@@ -10,8 +10,9 @@ import asyncio
 import logging
 import random
 import secrets
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 STORE_RETRY_S: Final = 1.0
 LONGEST_WAIT_S: Final = 900.0  # of a Retry-After: a server that asks for a day is asked again before
+LATELY: Final = 1_000  # answers whose time to the first token is remembered
 RID_LENGTH: Final = 32  # SGLang aborts by prefix of the id: all of one length, none is the prefix of another
 
 
@@ -66,6 +68,7 @@ class Tally:
     rejected: int = 0
     retried: int = 0
     completion_tokens: int = 0
+    first_tokens: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATELY))  # (started, seconds to it)
     denied: str | None = None  # why the servers refuse us, while they do
     store_failure: str | None = None  # why rows cannot be written, while they cannot
 
@@ -207,6 +210,8 @@ class Courier:
             self.tally.rejected += 1
         else:
             self.tally.completion_tokens += answer.row.completion_tokens
+            if answer.row.first_token_at is not None:
+                self.tally.first_tokens.append((answer.row.started_at, answer.row.first_token_at - answer.row.started_at))
 
     def _backoff_s(self, failures: int, asked_s: float | None) -> float:
         """Full jitter over a doubling limit, so that 150 requests that failed together do not come back together."""

@@ -156,6 +156,14 @@ class Slots:
                 request.resend = False
                 request.task.cancel()
 
+    def abort_newest(self, keep: int) -> None:
+        """The newest requests end until `keep` are in flight: they have made the least. Their prompts keep their place."""
+        flying = [request for request in self.requests.values() if request.stage is not Stage.STORING]
+        for request in flying[keep:]:
+            if request.task is not None:
+                request.resend = False
+                request.task.cancel()
+
     async def close(self, *, store_limit_s: float = STORE_LIMIT_S) -> None:
         """Ends every request. Answers on their way to the disk are waited for, up to the limit: a full disk must not keep the
         supervisor from leaving; what is not durable then is made again."""

@@ -33,6 +33,7 @@ from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.sampler import Sampler
 from backend.job.situation import job_status, observed
 from backend.job.state_store import StateStore
+from backend.job.sweep import Sweeper
 from backend.job.take_over import take_over
 from backend.job.wish_keeper import WishKeeper
 from backend.job.wishes import Want
@@ -62,7 +63,14 @@ class Supervisor:
         self._woken = asyncio.Event()
         self.bulletin = Bulletin(run, store, self.life, on_event=self._woken.set)
         self.policy = restart_policy(config)
-        self.keeper_of_wishes = WishKeeper(config, ledger, store, emit=self.bulletin.emit, on_change=self._on_intent)
+        self.keeper_of_wishes = WishKeeper(
+            config,
+            ledger,
+            store,
+            emit=self.bulletin.emit,
+            on_change=self._on_intent,
+            check=self._check_intent,
+        )
         wishes = self.keeper_of_wishes.wishes
         self.runners = make_runners(run, config, ledger, wishes)
         self.journal = InFlightJournal(run.in_flight)
@@ -76,6 +84,15 @@ class Supervisor:
             on_idle=self._woken.set,
         )
         self.keepers = make_keepers(run, config, self.slots, session, self.bulletin.emit)
+        self.sweeper = Sweeper(
+            config,
+            slots=self.slots,
+            runners=self.runners,
+            keepers=self.keepers,
+            wishes=lambda: self.keeper_of_wishes.wishes,
+            store=store,
+            emit=self.bulletin.emit,
+        )
         self.chores = Chores(
             run,
             config,
@@ -100,6 +117,7 @@ class Supervisor:
         self.bulletin.tell("run.started", "run", f"Supervisor started (life {self.life}, pid {os.getpid()}).")
         self._listen_to_signals()
         await self._publish()
+        await self.sweeper.open()
         await self.keeper_of_wishes.read()
         await take_over(self.keepers, self.journal, self.session, self.bulletin, give_sign=self._publish)
         if any(keeper.owned and keeper.state is EngineState.STOPPED for keeper in self.keepers):
@@ -109,7 +127,7 @@ class Supervisor:
             self.slots.run,
             self.slots.read_ahead,
         ]
-        works += [self.sampler.run, *(keeper.watch for keeper in self.keepers)]
+        works += [self.sampler.run, self.sweeper.run, *(keeper.watch for keeper in self.keepers)]
         background = [asyncio.create_task(work()) for work in works]
         try:
             while self.phase not in ENDED:
@@ -161,6 +179,7 @@ class Supervisor:
     async def _leave(self, background: Sequence[asyncio.Task[None]]) -> None:
         for task in background:
             task.cancel()
+        await self.sweeper.close()
         await self.slots.close()
         await asyncio.gather(*background, return_exceptions=True)
         await self.chores.finish(disk_has_room=self._disk_problem is None)
@@ -238,7 +257,7 @@ class Supervisor:
     def _update_slots(self) -> None:
         wishes = self.keeper_of_wishes.wishes
         speed = self._request_speed()
-        self.slots.concurrency, self.slots.order = wishes.concurrency, wishes.order
+        self.slots.concurrency, self.slots.order = self.sweeper.concurrency(wishes.concurrency), wishes.order
         self.slots.admitting = self.phase in (RunPhase.STARTING, RunPhase.RUNNING) and self._disk_problem is None
         self.slots.admitting = self.slots.admitting and wishes.run is Want.RUNNING
         for name, runner in self.runners.items():
@@ -262,6 +281,9 @@ class Supervisor:
             return None
         return sum(known) / self.slots.in_flight()
 
+    def _check_intent(self, intent: Intent) -> None:
+        self.sweeper.check(intent)
+
     def _on_intent(self, intent: Intent) -> None:
         if intent.value.get("want") == Want.RUNNING and intent.subject in ("engine", "run"):
             for keeper in self.keepers:
@@ -270,6 +292,7 @@ class Supervisor:
         runner = self.runners.get(intent.subject.removeprefix("dataset:"))
         if runner is not None and intent.value.get("want") == Want.RUNNING:
             runner.forgive()
+        self.sweeper.accepted(intent)
         self._update_slots()
 
     def _keeper(self, name: str) -> ReplicaKeeper:

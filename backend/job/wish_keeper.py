@@ -35,9 +35,10 @@ class WishKeeper:
         *,
         emit: Callable[[Event], None],
         on_change: Callable[[Intent], None],
+        check: Callable[[Intent], None] = lambda _: None,
     ) -> None:
-        """`on_change` hears of each accepted intent once `wishes` holds it."""
-        self._ledger, self._store, self._emit, self._on_change = ledger, store, emit, on_change
+        """`on_change` hears of each accepted intent once `wishes` holds it; `check` raises RefusedError for what cannot be."""
+        self._ledger, self._store, self._emit, self._on_change, self._check = ledger, store, emit, on_change, check
         self._reading = asyncio.Lock()  # two readers would both take an intent
         self.wishes = wishes_so_far(config, ledger)
 
@@ -83,6 +84,8 @@ class WishKeeper:
         known = any(one.token == intent.token for one in self._ledger.accepted_intents())
         try:
             _, message = wish.apply(self.wishes, intent)
+            if not known:
+                self._check(intent)
         except wish.RefusedError as error:
             await self._answer(intent, accepted=False, message=str(error))
             return

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from backend.config import AtBudget, DatasetConfig, RunConfig
+from backend.job.sweep_order import read_imported, read_order
 from backend.records import Intent, IntentAction, Outcome
 
 
@@ -95,7 +96,23 @@ def _apply_to_run(wishes: Wishes, intent: Intent) -> tuple[Wishes, str]:
         return replace(wishes, run=want, run_now=now), f"The run will stop: {how}."
     if intent.action is IntentAction.SET:
         return _apply_setting(wishes, str(intent.value.get("key")), intent.value.get("value"))
+    if intent.action is IntentAction.SWEEP:
+        return wishes, _sweep_words(intent)
     raise RefusedError(f"A run knows no {intent.action.value!r}.")
+
+
+def _sweep_words(intent: Intent) -> str:
+    """A sweep changes no wish: it is carried out once, by the supervisor that accepts it."""
+    try:
+        if intent.value.get("cancel"):
+            return "The sweep will end; concurrency goes back to what is wished."
+        if "measured" in intent.value:
+            imported = read_imported(intent.value)
+            return f"{len(imported.levels)} levels of {imported.source} are the speed curve now."
+        levels = read_order(intent.value).levels
+        return f"A sweep over {', '.join(map(str, levels))} requests in flight begins."
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
 
 
 def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:

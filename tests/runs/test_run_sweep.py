@@ -1,0 +1,132 @@
+"""Sweeps of the concurrency of whole runs, against real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live_run import LiveRun, write_prompts
+
+from backend.control.intents import await_answer, want_no_sweep, want_sweep
+from backend.forecast.curve import knee
+from backend.records import Intent, RunPhase
+from backend.sweeps import Sweep, SweepState, newest_curve, sweeps_of
+
+NewRun = Callable[..., LiveRun]
+STEADY = ("--mean", "300", "--log-sd", "0.5")
+
+
+def newest(run: LiveRun) -> Sweep:
+    return sweeps_of(run.run)[0]
+
+
+def ask(run: LiveRun, intent: Intent) -> tuple[bool, str]:
+    answer = await_answer(run.run, intent, 15.0)
+    assert answer is not None, run.story()
+    return answer.accepted, answer.message
+
+
+def began(run: LiveRun, *levels: int, level_limit_s: float = 2.0, drain: bool = True) -> None:
+    accepted, message = ask(run, want_sweep(run.run, levels, "test", level_limit_s=level_limit_s, drain=drain))
+    assert accepted, message
+
+
+def wait_sweep(run: LiveRun, state: SweepState, timeout_s: float = 60.0) -> Sweep:
+    run.wait(lambda _: newest(run).state is state, timeout_s, what=f"no sweep {state}")
+    return newest(run)
+
+
+def test_a_sweep_measures_each_level_and_goes_back_to_what_is_wished(tmp_path: Path, new_run: NewRun) -> None:
+    expected = {"A": write_prompts(tmp_path / "A.jsonl", 200)}
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "20", *STEADY])
+    run.start()
+    run.wait(lambda s: s.in_flight == 16)
+
+    began(run, 2, 8)
+    accepted, message = ask(run, want_sweep(run.run, [4], "test"))
+    assert (accepted, message) == (False, "A sweep is running already. Wait for its end, or cancel it first.")
+    sweep = wait_sweep(run, SweepState.FINISHED)
+    run.wait(lambda s: s.in_flight == 16, what="not back")
+    status = run.wait_left()
+
+    assert [level.concurrency for level in sweep.levels] == [2, 8]
+    slow, quick = sweep.levels
+    assert 20 * 90 < slow.tokens_per_s < 20 * 150
+    assert 20 * 300 < quick.tokens_per_s < 20 * 400
+    assert quick.first_token_s is not None
+    assert quick.first_token_s < 1
+    assert quick.running == pytest.approx(8, abs=0.5)
+    curve = newest_curve(sweeps_of(run.run), 1)
+    assert curve is not None
+    assert [n for n, _ in curve.points] == [2, 8]
+    assert status.phase is RunPhase.FINISHED
+    run.check_exact(expected)
+    assert run.kinds()["sweep.level"] == 2
+
+
+def test_a_sweep_is_cancelled_by_a_wish_and_ended_by_a_pause(tmp_path: Path, new_run: NewRun) -> None:
+    write_prompts(tmp_path / "A.jsonl", 2_000)
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "20", *STEADY])
+    run.start()
+    run.wait(lambda s: s.in_flight == 16)
+    assert ask(run, want_no_sweep(run.run, "test")) == (False, "No sweep is running: there is nothing to cancel.")
+
+    began(run, 1, 4, level_limit_s=600, drain=False)
+    run.wait(lambda s: s.in_flight == 1, 10, what="not down to one")
+    assert ask(run, want_no_sweep(run.run, "test"))[0]
+    assert wait_sweep(run, SweepState.CANCELLED).reason == "test cancelled it"
+    run.wait(lambda s: s.in_flight == 16, what="not back")
+
+    began(run, 8, level_limit_s=600)
+    run.pause("A")
+    reason = wait_sweep(run, SweepState.ENDED).reason
+    assert reason == "no dataset runs (they are paused, killed, held or finished)"
+
+
+def test_the_levels_of_a_sweep_outlive_its_supervisor_which_says_that_it_was_interrupted(
+    tmp_path: Path, new_run: NewRun
+) -> None:
+    write_prompts(tmp_path / "A.jsonl", 2_000)
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "20", *STEADY])
+    run.start()
+    run.wait(lambda s: s.in_flight == 16)
+    began(run, 2, 8, 16, level_limit_s=2)
+    run.wait(lambda _: len(newest(run).levels) == 1, what="no level")
+
+    run.kill_supervisor()
+    run.start()
+    run.wait(lambda s: s.in_flight == 16, what="not back")
+
+    sweep = newest(run)
+    assert (sweep.state, sweep.reason) == (SweepState.INTERRUPTED, "its supervisor ended")
+    assert [level.concurrency for level in sweep.levels][:1] == [2]
+    assert "levels are kept" in run.words("sweep.interrupted")
+    accepted, _ = ask(run, want_sweep(run.run, [1, 2], "test"))
+    assert accepted
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_whole_sweep_on_the_simulator_finds_the_knee_within_one_level(
+    tmp_path: Path, new_run: NewRun, replicas: int
+) -> None:
+    write_prompts(tmp_path / "A.jsonl", 20_000)
+    levels = [n * replicas for n in (1, 4, 8, 16, 32, 48)]
+    run = new_run(
+        [{"name": "A", "path": "A.jsonl"}],
+        engine={"replicas": replicas},
+        generation={"concurrency": levels[-1], "max_new_tokens": 3000},
+        args=["--speed", "10", "--mean", "1000", "--log-sd", "1"],
+    )
+    run.start()
+    run.wait(lambda s: s.in_flight == levels[-1])
+
+    began(run, *levels, level_limit_s=40)
+    sweep = wait_sweep(run, SweepState.FINISHED, 500)
+
+    found = knee([(level.concurrency, level.tokens_per_s) for level in sweep.levels])
+    assert found in levels[1:4]
+    assert all(level.known for level in sweep.levels), sweep.levels
+    for level, true in zip(sweep.levels, (62, 207, 370, 385, 393, 409), strict=True):
+        assert level.tokens_per_s == pytest.approx(10 * replicas * true, rel=0.08)
