@@ -1,114 +1,22 @@
-"""`dashboard`: serves the pages in a process of its own, on a port that is free, until Ctrl-C. Runs go on without it."""
+"""`dashboard`: serves the pages, buttons and all, until Ctrl-C. Runs go on without it."""
 
 from __future__ import annotations
 
 import argparse
-import errno
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from pathlib import Path
 from typing import Final
 
-from backend.commands.speaking import complain, say
+from backend.commands.serving import App, serve
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PORTS_TRIED: Final = 50
-READY_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.1
-END_TIMEOUT_S: Final = 5.0
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+DASHBOARD: Final = App(
+    file="app.py",
+    name="Headway's dashboard",
+    outside="Whoever reaches {host} can press every button: there is no login here. Put a reverse proxy with one in front.",
+)
 
 
 def dashboard(options: argparse.Namespace) -> int:
     """Serves the dashboard and returns when it has ended: 0 after Ctrl-C, 1 where it could not start."""
-    port = free_port(options.host, options.port)
-    if port is None:
-        complain(f"None of the ports {options.port} to {options.port + PORTS_TRIED - 1} of {options.host} can be used.")
-        return 1
-    if port != options.port:
-        say(f"Port {options.port} is taken: the next free one is {port}.")
-    if options.host not in _LOOPBACK:
-        complain(
-            f"Whoever reaches {options.host} can press every button: there is no login here. Put a reverse proxy with one "
-            f"in front."
-        )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's stop is a Ctrl-C, too
-    process = subprocess.Popen(command(options.host, port), cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL)
-    try:
-        if not _await_ready(process, options.host, port):
-            complain("The dashboard did not start; what is above says why.")
-            return 1
-        say(f"Headway's dashboard: http://{_shown(options.host)}:{port}")
-        say("Ctrl-C ends it; runs go on.")
-        sys.stdout.flush()
-        return 0 if process.wait() == 0 else 1
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        _end(process)
-
-
-def command(host: str, port: int) -> list[str]:
-    """The server's command line, to be run in the repository's root."""
-    words = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.address", host, "--server.port", str(port)]
-    # a name of another machine must not reach the buttons on loopback; elsewhere whoever serves it chose the name
-    return words if host in _LOOPBACK else [*words, "--server.allowedHosts", "*"]
-
-
-def free_port(host: str, first: int) -> int | None:
-    """`first`, or the next port that can be listened on; None where none of the next ones can, or `host` is not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in range(first, min(first + PORTS_TRIED, 65_536)):
-        with socket.socket(family, socket.SOCK_STREAM) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind((host, port))
-            except OSError as error:
-                if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                    return None
-                continue
-            return port
-    return None
-
-
-def _environment() -> dict[str, str]:
-    """Ours, with runs named absolutely: the server works in another folder than who called it."""
     from backend.runs import runs_folder
 
-    return {**os.environ, "HEADWAY_RUNS": str(runs_folder())}
-
-
-def _await_ready(process: subprocess.Popen[bytes], host: str, port: int) -> bool:
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"http://{_shown(host)}:{port}/_stcore/health", timeout=2):
-                return True
-        except (urllib.error.URLError, OSError):
-            time.sleep(POLL_S)
-    return False
-
-
-def _shown(host: str) -> str:
-    """How a browser on this machine reaches it."""
-    if host in ("0.0.0.0", "::"):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C reached it as well; who asked us alone (a signal) has it ended here."""
-    if process.poll() is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    # named absolutely: the server works in another folder than who called it
+    return serve(DASHBOARD, options.host, options.port, {"HEADWAY_RUNS": str(runs_folder())})

@@ -6,6 +6,7 @@ The command line's sentences are `status_text.py`'s; they name commands, these s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from backend.heartbeat import SupervisorState
@@ -113,6 +114,18 @@ def share_done(view: RunView) -> float | None:
     shares = [progress(d) for d in view.datasets if d.state is not DatasetState.KILLED]
     known = [s for s in shares if s is not None]
     return sum(known) / len(known) if known and len(known) == len(shares) else None
+
+
+def age_words(view: RunView) -> str | None:
+    """How long ago the run was created, "3 h 20 min"; None where its run.toml does not tell."""
+    if view.created_at is None:
+        return None
+    try:
+        created_at = datetime.fromisoformat(view.created_at).timestamp()
+    except (ValueError, OverflowError):  # a run.toml that somebody has edited
+        return None
+    age_s = max(0.0, view.at - created_at)
+    return duration(age_s if age_s < 60 else age_s // 60 * 60).removesuffix(" 00 s")
 
 
 def _roughly(seconds: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -17,8 +16,8 @@ from backend.config import ConfigError, RunConfig, load
 from backend.heartbeat import SupervisorState, has_table, reading
 from backend.records import EngineState
 from backend.report.figures import Figure, GpuFigures, Trends, figures, gpu_figures
-from backend.report.formatting import duration, plural
-from backend.report.headline import count_standing, eta_words, headline, naive_eta_s, share_done, supervisor_trouble
+from backend.report.formatting import plural
+from backend.report.headline import age_words, count_standing, eta_words, headline, naive_eta_s, share_done, supervisor_trouble
 from backend.report.live_telemetry import Charts, Now, Slow, read_charts, read_events, read_now, read_slow
 from backend.report.pending import read_pending, with_pending
 from backend.report.status import read_status
@@ -201,7 +200,7 @@ def _told(view: RunView, *, seq: int = 0, trouble: str | None = None, **more: An
         sentence=headline(view),
         detail=_detail(view),
         trouble=trouble or supervisor_trouble(view),
-        age=_age(view),
+        age=age_words(view),
         share=share_done(view),
         **more,
     )
@@ -213,17 +212,6 @@ def _detail(view: RunView) -> str:
         ready = sum(r.state is EngineState.READY for r in view.replicas)
         parts.append(f"{ready} of {plural(len(view.replicas), 'replica')} ready")
     return " · ".join(parts)
-
-
-def _age(view: RunView) -> str | None:
-    if view.created_at is None:
-        return None
-    try:
-        created_at = datetime.fromisoformat(view.created_at).timestamp()
-    except (ValueError, OverflowError):  # a run.toml that somebody has edited
-        return None
-    age_s = max(0.0, view.at - created_at)
-    return duration(age_s if age_s < 60 else age_s // 60 * 60).removesuffix(" 00 s")
 
 
 def _target(view: RunView) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from pages.states import look_of_event, of_engine, of_run
 
 LIVE: Final = LiveRuns(runs_folder)
 FILES: Final = "live-files"
+FILE: Final = f"{FILES}/{{digest}}/{{name}}"
 _OURS: Final = Path(__file__).parent
 _PLOTLY: Final = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
@@ -34,17 +36,15 @@ MAX_SINCE: Final = 1 << 40
 
 
 def live_routes() -> list[BaseRoute]:
-    """`api/live`, `api/pulse` and the files; also below `server.baseUrlPath`, where Streamlit puts its own routes alone."""
+    """`api/live`, `api/pulse` and the files."""
+    return routes_of({"api/live": live, "api/pulse": pulse, FILE: file})
+
+
+def routes_of(endpoints: Mapping[str, Callable[[Request], Response]]) -> list[BaseRoute]:
+    """Paths with what answers them; also below `server.baseUrlPath`, where Streamlit puts its own routes alone."""
     prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
-    return [
-        route
-        for base in dict.fromkeys(("", f"/{prefix}" if prefix else ""))
-        for route in (
-            Route(f"{base}/api/live", live, methods=["GET"]),
-            Route(f"{base}/api/pulse", pulse, methods=["GET"]),
-            Route(f"{base}/{FILES}/{{digest}}/{{name}}", file, methods=["GET"]),
-        )
-    ]
+    bases = dict.fromkeys(("", f"/{prefix}" if prefix else ""))
+    return [Route(f"{base}/{path}", answer, methods=["GET"]) for base in bases for path, answer in endpoints.items()]
 
 
 def files_folder() -> str:
@@ -57,13 +57,13 @@ def live(request: Request) -> Response:
     """All that Overview shows live: `run`, `since` (a former answer's `seq`), `window` (15m, 3h, all)."""
     stretch, since = request.query_params.get("window", "15m"), request.query_params.get("since", "0")
     if stretch not in STRETCHES:
-        return _refused(400, f"window is one of {', '.join(STRETCHES)}.")
+        return refused(400, f"window is one of {', '.join(STRETCHES)}.")
     if not (since.isascii() and since.isdigit()) or len(since) > 13 or int(since) > MAX_SINCE:
-        return _refused(400, "since is a former answer's seq, or 0.")
+        return refused(400, "since is a former answer's seq, or 0.")
     try:
         answer = LIVE.answer(request.query_params.get("run", ""), int(since), stretch)
     except LiveError as error:
-        return _refused(404, str(error))
+        return refused(404, str(error))
     more = {
         "seq": answer.seq,
         "eta": answer.eta,
@@ -73,28 +73,38 @@ def live(request: Request) -> Response:
         "target_tokens": answer.target_tokens,
         "events": [event | {"tone": look_of_event(event["kind"], event["severity"]).tone} for event in answer.events],
     }
-    return _json(_pulse(answer) | more)
+    return as_json(_pulse(answer) | more)
 
 
 def pulse(request: Request) -> Response:
     """What every page shows of its run: state, sentence, trouble."""
     try:
-        return _json(_pulse(LIVE.pulse(request.query_params.get("run", ""))))
+        return as_json(_pulse(LIVE.pulse(request.query_params.get("run", ""))))
     except LiveError as error:
-        return _refused(404, str(error))
+        return refused(404, str(error))
 
 
 def file(request: Request) -> Response:
     """One of the files that the pages run."""
     name = request.path_params["name"]
     if request.path_params["digest"] != _digest() or name not in _files():
-        return _refused(404, "There is no such file; load the page again.")
+        return refused(404, "There is no such file; load the page again.")
     kind = "text/css" if name.endswith(".css") else "text/javascript"
     headers = {"Cache-Control": _FOR_EVER, "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
     body = _files()[name].read_bytes()
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"], body = "gzip", _packed(name)
     return Response(body, media_type=kind, headers=headers)
+
+
+def as_json(value: object) -> Response:
+    """An answer that is never kept."""
+    return Response(orjson.dumps(value), media_type="application/json", headers=_NO_STORE)
+
+
+def refused(status: int, words: str) -> Response:
+    """Likewise, with the reason."""
+    return Response(orjson.dumps({"error": words}), status, media_type="application/json", headers=_NO_STORE)
 
 
 def _pulse(live: Live) -> dict[str, object]:
@@ -115,14 +125,6 @@ def _pulse(live: Live) -> dict[str, object]:
             for r in view.replicas
         ],
     }
-
-
-def _json(value: object) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json", headers=_NO_STORE)
-
-
-def _refused(status: int, words: str) -> Response:
-    return Response(orjson.dumps({"error": words}), status, media_type="application/json", headers=_NO_STORE)
 
 
 @cache

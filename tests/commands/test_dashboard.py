@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.dashboard import ROOT, command, free_port
+from backend.commands.dashboard import DASHBOARD
+from backend.commands.serving import ROOT, command, free_port
 
 
 @pytest.fixture
@@ -39,8 +40,8 @@ def test_an_address_of_another_machine_has_no_port() -> None:
 
 
 def test_only_loopback_keeps_to_its_own_names() -> None:
-    assert "--server.allowedHosts" not in command("127.0.0.1", 8501)
-    assert command("0.0.0.0", 8501)[-2:] == ["--server.allowedHosts", "*"]
+    assert "--server.allowedHosts" not in command(DASHBOARD, "127.0.0.1", 8501)
+    assert command(DASHBOARD, "0.0.0.0", 8501)[-2:] == ["--server.allowedHosts", "*"]
 
 
 @pytest.mark.drill
