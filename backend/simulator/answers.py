@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from backend.simulator import tokens
+from backend.simulator.billing import cost_usd
 from backend.simulator.engine import Generation
 from backend.simulator.faults import Faults
 from backend.simulator.generation import Json
@@ -134,10 +135,16 @@ def usage_json(generation: Generation, settings: Settings, faults: Faults, text:
         del usage["reasoning_tokens"]
         usage["prompt_tokens_details"] = {"cached_tokens": sequence.cached_tokens}
         usage["completion_tokens_details"] = {"reasoning_tokens": text.reasoning_tokens}
-        usage["cost"] = (sequence.prompt_tokens * prices.input_usd_per_mtok + completion * prices.output_usd_per_mtok) / 1e6
+        if "cost-missing" not in faults:
+            usage["cost"] = float(cost_usd(prices, sequence.prompt_tokens, sequence.cached_tokens, completion))
     elif settings.enable_cache_report:
         usage["prompt_tokens_details"] = {"cached_tokens": sequence.cached_tokens}
     return usage
+
+
+def told_model(settings: Settings, faults: Faults) -> str:
+    """The model that an answer names."""
+    return "somebody/else" if faults.strikes("other-model") else settings.model_name
 
 
 def tool_calls_of(answer: str, settings: Settings) -> list[Json] | None:
@@ -189,7 +196,7 @@ def chat_json(generation: Generation, settings: Settings, faults: Faults) -> Jso
         "id": request.rid,
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": settings.model_name,
+        "model": told_model(settings, faults),
         "choices": [choice],
         "usage": usage_json(generation, settings, faults, text),
         "metadata": {"weight_version": "default"},

@@ -76,9 +76,10 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--gpus", help="indices, comma separated (default: CUDA_VISIBLE_DEVICES, else 0)")
     own.add_argument("--gpu-state-file", metavar="PATH", help="a file, or a folder in which each server keeps its own")
     own.add_argument("--port-file", metavar="PATH", help="the bound port is written there")
-    own.add_argument("--prices", default="0.5,2.0", metavar="IN,OUT", help="USD per million tokens (profile api)")
+    own.add_argument("--prices", default="0.5,2.0", metavar="IN,OUT[,CACHED]", help="USD per million tokens (profile api)")
     own.add_argument("--rpm", type=int, help="requests a minute (profile api)")
     own.add_argument("--tpm", type=int, help="tokens a minute (profile api)")
+    own.add_argument("--chunk-tokens", type=int, default=1, metavar="N", help="tokens in a chunk of a stream (profile api)")
 
 
 def parse_settings(argv: Sequence[str]) -> Settings:
@@ -118,7 +119,7 @@ def _make_settings(args: argparse.Namespace, argv: Sequence[str]) -> Settings:
     profile = Profile(args.profile)
     default_rule = LengthRule(mean=args.mean, log_sd=args.log_sd)
     curve = args.curve or (API_CURVE if profile is Profile.API else DEFAULT_CURVE)
-    price_in, _, price_out = args.prices.partition(",")
+    price_in, price_out, price_cached = (*args.prices.split(","), "", "")[:3]
     faults: list[tuple[str, str | None]] = []
     for text in args.fault:
         name, equals, argument = text.partition("=")
@@ -162,9 +163,10 @@ def _make_settings(args: argparse.Namespace, argv: Sequence[str]) -> Settings:
         children=args.children,
         gpus=_gpus(args.gpus),
         gpu_state_file=args.gpu_state_file,
-        prices=Prices(float(price_in), float(price_out or price_in)),
+        prices=Prices(float(price_in), float(price_out or price_in), float(price_cached) if price_cached else None),
         requests_per_minute=args.rpm,
         tokens_per_minute=args.tpm,
+        chunk_tokens=max(1, args.chunk_tokens),
     )
 
 

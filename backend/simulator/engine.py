@@ -105,6 +105,12 @@ class Engine:
         self._settle(self.scheduler.advance(self._loop.time()))
         return self.scheduler.generated_of(generation.sequence)
 
+    def token_s(self) -> float:
+        """Real seconds that one request takes for a token, as things are now; 0.0 while nothing runs."""
+        running = self.scheduler.running_count
+        speed = self.settings.curve.at(running) * self.settings.speed
+        return running / speed if speed else 0.0
+
     def abort(self, rid: str) -> int:
         """End the requests whose rid begins with `rid`, if `rid` itself is known here. Returns how many ended."""
         if not rid or rid not in self.generations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from backend.simulator.server import SimulatedServer
 
 _JSON = "application/json"
+_PROVIDER = "Simulated Inference"
+_STREAM_FAULTS = ("cut-stream", "stall-stream", "stream-error")
+_STALL_POLL_S = 0.05
 
 
 def chat_error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
@@ -49,6 +53,7 @@ class GenerationEndpoints:
                 return await self._stream_chat(http, request)
             generation = await generate(server, http, request)
             if server.limits is not None:
+                server.bill.watch(generation)
                 server.limits.settle(generation.sequence.generated)
             body = answers.dump(answers.chat_json(generation, server.settings, server.faults))
             headers = server.limits.headers() if server.limits is not None else None
@@ -109,28 +114,40 @@ class GenerationEndpoints:
 
     async def _stream_chat(self, http: web.Request, request: GenerationRequest) -> web.StreamResponse:
         generation = await self._start_stream(http, request)
+        if self._server.limits is not None:
+            self._server.bill.watch(generation)
         response = await self._open_stream(http)
         try:
-            await self._write_chat(response, generation)
+            await self._write_chat(http, response, generation)
         except ConnectionError:
             await end_abandoned(self._server, generation)
         return response
 
-    async def _write_chat(self, response: web.StreamResponse, generation: Generation) -> None:
+    async def _write_chat(self, http: web.Request, response: web.StreamResponse, generation: Generation) -> None:
         server, request = self._server, generation.request
         frame: Json = {
             "id": request.rid,
             "object": "chat.completion.chunk",
             "created": int(time.time()),
-            "model": server.settings.model_name,
+            "model": answers.told_model(server.settings, server.faults),
         }
+        if server.settings.profile is Profile.API:
+            frame["provider"] = _PROVIDER
+        trouble = next((name for name in _STREAM_FAULTS if server.faults.strikes(name)), None)
+        nothing = server.faults.strikes_prompt("content-null-length", request.prompt)
+        half = generation.sequence.target_tokens // 2
         splits = server.settings.reasoning_parser is not None or server.settings.profile is Profile.API
         splits = splits and request.separate_reasoning
         sent_reasoning = sent_content = ""
         await _send(response, frame | {"choices": [_delta({"role": "assistant", "content": ""})]})
         async for ids, complete in stream_ids(server, generation):
+            if trouble is not None and len(ids) >= half:
+                await self._break_stream(trouble, http, response, generation)
+                return
             raw = tokens.decode(ids).rstrip("\ufffd") if not complete else tokens.decode(ids)
             reasoning, content = _split_live(raw) if splits else ("", raw)
+            if nothing:
+                continue
             if len(reasoning) > len(sent_reasoning):
                 delta = {"reasoning_content": reasoning[len(sent_reasoning) :], "content": None}
                 await _send(response, frame | {"choices": [_delta(delta)]})
@@ -139,6 +156,8 @@ class GenerationEndpoints:
                 await _send(response, frame | {"choices": [_delta({"content": content[len(sent_content) :]})]})
                 sent_content = content
         finish = answers.finish_json(generation)
+        if nothing:
+            finish = {"type": "length"}
         text = answers.write_text(generation, server.settings)
         await _send(response, frame | {"choices": [_delta({}) | {"finish_reason": finish["type"]}]})
         if request.include_usage or server.settings.profile is Profile.API:
@@ -147,6 +166,19 @@ class GenerationEndpoints:
         if server.limits is not None:
             server.limits.settle(generation.sequence.generated)
         await response.write(b"data: [DONE]\n\n")
+
+    async def _break_stream(
+        self, trouble: str, http: web.Request, response: web.StreamResponse, generation: Generation
+    ) -> None:
+        """A stream that ends in the middle; what it has generated until then is on the bill."""
+        if trouble == "stall-stream":
+            while http.transport is not None and not http.transport.is_closing():
+                await asyncio.sleep(_STALL_POLL_S)
+        if trouble == "stream-error":
+            await _send(response, {"error": {"code": 502, "message": "The provider went away."}, "choices": []})
+        self._server.engine.abort(generation.request.rid)
+        if http.transport is not None and trouble == "cut-stream":
+            http.transport.abort()
 
     async def _stream_generate(self, http: web.Request, request: GenerationRequest) -> web.StreamResponse:
         generation = await self._start_stream(http, request)

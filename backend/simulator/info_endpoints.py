@@ -92,6 +92,36 @@ class InfoEndpoints:
         }
         return _reply({"object": "list", "data": [model]})
 
+    async def generation(self, http: web.Request) -> web.Response:
+        """What one generation cost, by the id of its answer (profile api); 404 until it has ended."""
+        rid = http.query.get("id", "")
+        charge = self._server.bill.charges.get(rid)
+        if charge is None:
+            return web.json_response({"error": {"message": "Generation not found.", "code": 404}}, status=404)
+        data = {
+            "id": rid,
+            "model": self._server.settings.model_name,
+            "total_cost": float(charge.usd),
+            "native_tokens_prompt": charge.prompt_tokens,
+            "native_tokens_completion": charge.completion_tokens,
+            "native_tokens_cached": charge.cached_tokens,
+        }
+        return _reply({"data": data})
+
+    async def bill(self, http: web.Request) -> web.Response:
+        """The simulator's own bill over everything (profile api)."""
+        charges, limits = self._server.bill.charges.values(), self._server.limits
+        return _reply(
+            {
+                "usd": float(self._server.bill.usd),
+                "generations": len(charges),
+                "prompt_tokens": sum(charge.prompt_tokens for charge in charges),
+                "cached_tokens": sum(charge.cached_tokens for charge in charges),
+                "completion_tokens": sum(charge.completion_tokens for charge in charges),
+                "refused": 0 if limits is None else limits.refused,
+            }
+        )
+
     async def server_info(self, http: web.Request) -> web.Response:
         """Hangs with the scheduler, as SGLang's does: there is no time-out."""
         server = self._server

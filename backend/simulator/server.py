@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from backend.simulator.auth import is_allowed
+from backend.simulator.billing import Bill
 from backend.simulator.control_endpoints import ControlEndpoints
 from backend.simulator.engine import Engine, Generation
 from backend.simulator.faults import Faults, parse_fault
@@ -41,9 +42,10 @@ class SimulatedServer:
         self.settings = settings
         self.log = log or Log(enabled=False, access=False)
         self.faults = Faults(settings.random_seed)
+        self.bill = Bill(settings)
         self.limits: RateLimits | None = None
         if settings.profile is Profile.API:
-            self.limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, settings.speed)
+            self.limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, settings.speed, self.faults)
         self.pid = os.getpid()
         self.exiting = False
         self.up = True
@@ -123,7 +125,10 @@ def create_app(settings: Settings, *, server: SimulatedServer | None = None) -> 
     app.router.add_get("/simulator/faults", control.read_faults)
     app.router.add_post("/simulator/faults", control.set_faults)
     app.router.add_get("/simulator/settings", info.settings_of_simulator)
-    if settings.profile is not Profile.API:
+    if settings.profile is Profile.API:
+        app.router.add_get("/v1/generation", info.generation)
+        app.router.add_get("/simulator/bill", info.bill)
+    else:
         app.router.add_post("/generate", generation.generate)
         app.router.add_post("/v1/tokenize", generation.tokenize)
         app.router.add_post("/tokenize", generation.tokenize)

@@ -6,12 +6,15 @@ The endpoints (generation_endpoints.py) say which body an answer has.
 from __future__ import annotations
 
 import asyncio
+import email.utils
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from backend.simulator.engine import Generation
+from backend.simulator.faults import Faults
 from backend.simulator.generation import GenerationRequest
 from backend.simulator.planning import plan_answer
 from backend.simulator.texts import write
@@ -23,6 +26,13 @@ _DISCONNECT_POLL_S = 4.0
 _MIN_POLL_S = 0.05
 _STREAM_DISCONNECT_S = 2.0
 _STREAM_TICK_S = 0.02
+_STATUS_WORDS = {
+    401: "Incorrect API key provided.",
+    402: "Insufficient credits.",
+    500: "Internal Server Error",
+    503: "The request queue is full.",
+    429: "Too many requests.",
+}
 
 
 class ClientGoneError(Exception):
@@ -51,9 +61,21 @@ async def meet_faults(server: SimulatedServer, http: web.Request, request: Gener
         raise ClientGoneError
     if faults.strikes_prompt("reject-400", request.prompt):
         raise ServerError(400, "The simulator was told to reject this request.")
-    for status, words in ((500, "Internal Server Error"), (503, "The request queue is full."), (429, "Too many requests")):
+    if faults.strikes_prompt("flagged-403", request.prompt):
+        raise ServerError(403, "Your input was flagged by moderation: violence.")
+    for status, words in _STATUS_WORDS.items():
         if faults.strikes(f"http-{status}"):
-            raise ServerError(status, words, {"Retry-After": "1"} if status == 429 else None)
+            raise refusal_429(faults, 1.0, words) if status == 429 else ServerError(status, words)
+
+
+def refusal_429(faults: Faults, wait_s: float, words: str, headers: dict[str, str] | None = None) -> ServerError:
+    """HTTP 429 that asks to wait: in seconds, or as the faults have it."""
+    if "retry-in-words" in faults:
+        return ServerError(429, f"{words} Please try again in 120ms.", headers)
+    asked = f"{max(1, round(wait_s))}"
+    if "retry-after-date" in faults:
+        asked = email.utils.formatdate(time.time() + max(1.0, wait_s), usegmt=True)
+    return ServerError(429, words, {**(headers or {}), "Retry-After": asked})
 
 
 async def watch_clients(server: SimulatedServer) -> None:
@@ -99,8 +121,8 @@ def _is_gone(http: web.Request) -> bool:
 
 
 async def stream_ids(server: SimulatedServer, generation: Generation) -> AsyncIterator[tuple[list[int], bool]]:
-    """The token ids so far and whether that is all, each time there are more."""
-    sent = 0
+    """The token ids so far and whether that is all, each time there is a chunk more."""
+    sent, chunk = 0, server.settings.chunk_tokens
     full = write(generation.plan, generation.sequence.target_tokens)
     while True:
         done = generation.done.done()
@@ -108,10 +130,11 @@ async def stream_ids(server: SimulatedServer, generation: Generation) -> AsyncIt
         if done:
             yield full[:count], True
             return
-        if count > sent:
+        if count >= sent + chunk or (count and not sent):
             sent = count
             yield full[:count], False
-        await asyncio.wait((generation.done,), timeout=_STREAM_TICK_S)
+        missing = sent + chunk - count
+        await asyncio.wait((generation.done,), timeout=max(_STREAM_TICK_S, missing * server.engine.token_s()))
 
 
 async def end_abandoned(server: SimulatedServer, generation: Generation) -> None:

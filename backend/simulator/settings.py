@@ -35,6 +35,8 @@ class Prices:
 
     input_usd_per_mtok: float = 0.5
     output_usd_per_mtok: float = 2.0
+    cached_usd_per_mtok: float | None = None
+    """Of prompt tokens that were cached; None: like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Settings:
     prices: Prices = Prices()
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    chunk_tokens: int = 1
+    """A stream sends so many tokens at a time (profile api)."""
 
     @property
     def model_name(self) -> str:

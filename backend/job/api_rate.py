@@ -1,0 +1,255 @@
+"""How fast one API may be asked: concurrency, requests and tokens a minute, configured, told in headers or learnt from 429s.
+
+Pure: times are seconds of a clock that does not go back. What was used within the last minute is counted as APIs count it, and
+nothing starts while that has reached the limit. Alone that would swing, because answers use their tokens when they end. So no
+more streams are kept open than make the limit's tokens a second; their speed is known from the first answers, while mean
+lengths are not, because short answers end first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+WINDOW_S: Final = 60.0
+BIN_S: Final = 0.25  # the last minute is counted in bins of this width
+BURST_S: Final = 5.0  # of missed starts that may be made up for at once
+PACE: Final = 1.02  # a limit's worth and a little more: what was used within the minute is what binds
+PACE_CUT: Final = 0.95  # after a refusal that the count did not foresee
+PACE_GROWS_AFTER_S: Final = 10.0
+PACE_STEP: Final = 0.01
+LEAST_PACE: Final = 0.2
+LIMIT_GROWS_AFTER_S: Final = 60.0  # a limit learnt from refusals is tried again, by this share
+LIMIT_STEP: Final = 1.1
+FIRST_CONCURRENCY: Final = 32  # then one more for each request that is taken
+MOST_CONCURRENCY: Final = 1_000  # where none is configured
+CONCURRENCY_CUT: Final = 0.9
+SPEED_WEIGHT: Final = 0.02  # of one answer's speed in the moving mean
+LEAST_WAIT_S: Final = 0.5  # after a refusal that does not say how long
+
+
+class Resource(StrEnum):
+    """What a limit is of."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    CONCURRENCY = "concurrency"
+
+
+@dataclass(frozen=True, slots=True)
+class RateView:
+    """What is known of the limits now; None: no limit is known."""
+
+    concurrency: int
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    held_until: float | None  # nothing is sent before, because the API said so
+    used_requests: int  # within the last minute
+    used_tokens: int
+
+
+class _Meter:
+    """One limit a minute: what was used, and when the next start is due."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.configured = limit
+        self.told: int | None = None  # by a header
+        self.learnt: float | None = None  # from refusals
+        self.pace = PACE
+        self.used = 0.0
+        self._bins: deque[list[float]] = deque()  # [when the bin begins, amount]
+        self._due_at: float | None = None  # of the bucket: when it is as full as it gets
+
+    @property
+    def limit(self) -> float | None:
+        """The lowest that is known."""
+        known = [limit for limit in (self.configured, self.told, self.learnt) if limit is not None]
+        return min(known) if known else None
+
+    def forget(self, now: float) -> None:
+        while self._bins and self._bins[0][0] + BIN_S <= now - WINDOW_S:
+            self.used -= self._bins.popleft()[1]
+
+    def use(self, amount: float, now: float) -> None:
+        self.forget(now)
+        if not self._bins or now - self._bins[-1][0] >= BIN_S:
+            self._bins.append([now, 0.0])
+        self._bins[-1][1] += amount
+        self.used += amount
+
+    def next_at(self, cost: float, now: float) -> float:
+        """When a start that uses `cost` may come."""
+        limit = self.limit
+        if limit is None:
+            return now
+        self.forget(now)
+        at = now
+        if self._bins and self.used + min(cost, limit) > limit:
+            excess = self.used + min(cost, limit) - limit
+            for begun_at, amount in self._bins:
+                excess -= amount
+                if excess <= 0:
+                    at = max(at, begun_at + BIN_S + WINDOW_S)
+                    break
+        if self._due_at is not None:
+            at = max(at, self._due_at - BURST_S)
+        return at
+
+    def pass_on(self, cost: float, now: float) -> None:
+        """Takes `cost` out of the bucket that spreads starts."""
+        limit = self.limit
+        if limit is not None:
+            self._due_at = max(self._due_at or now, now) + cost * WINDOW_S / (limit * self.pace)
+
+
+class ApiRate:
+    """The limits of one API."""
+
+    def __init__(
+        self, *, concurrency: int | None = None, requests_per_minute: int | None = None, tokens_per_minute: int | None = None
+    ) -> None:
+        """What is configured; None: found out."""
+        self._ceiling: float = concurrency or MOST_CONCURRENCY
+        self._most = self._ceiling
+        self._open: float = min(FIRST_CONCURRENCY, self._ceiling)
+        self._requests = _Meter(requests_per_minute)
+        self._tokens = _Meter(tokens_per_minute)
+        self._prompts = _Meter(None)  # the part of the tokens that is prompts
+        self._speed_tokens_per_s: float | None = None  # of one stream, from its start to its end
+        self._answers = 0
+        self._held_until = float("-inf")
+        self._last_cut_at = float("-inf")
+        self._last_change_at = float("-inf")
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests may be in flight now."""
+        limit, speed = self._tokens.limit, self._speed_tokens_per_s
+        streams = min(self._open, self._ceiling)
+        if limit is not None and speed:
+            for_answers = max(0.0, limit - self._prompts.used) * self._tokens.pace / WINDOW_S
+            streams = min(streams, for_answers / speed)
+        return max(1, int(streams))
+
+    def view(self, now: float) -> RateView:
+        """The limits as they are known now."""
+        self._requests.forget(now)
+        self._tokens.forget(now)
+        self._prompts.forget(now)
+        return RateView(
+            concurrency=self.concurrency,
+            requests_per_minute=_whole(self._requests.limit),
+            tokens_per_minute=_whole(self._tokens.limit),
+            held_until=self._held_until if self._held_until > now else None,
+            used_requests=round(self._requests.used),
+            used_tokens=round(self._tokens.used),
+        )
+
+    def next_start_at(self, now: float, prompt_tokens: float) -> float:
+        """When the next request may be sent: `now`, or later."""
+        self._recover(now)
+        return max(
+            now,
+            self._held_until,
+            self._requests.next_at(1, now),
+            # an answer's tokens are used when it ends: what a start uses at once is its prompt
+            self._tokens.next_at(prompt_tokens, now),
+        )
+
+    def started(self, now: float, prompt_tokens: float) -> None:
+        """A request is sent."""
+        self._requests.use(1, now)
+        self._requests.pass_on(1, now)
+        self._tokens.use(prompt_tokens, now)
+        self._prompts.use(prompt_tokens, now)
+
+    def accepted(self) -> None:
+        """It was taken: an answer has begun."""
+        if self._open < self._ceiling:
+            self._open += 1
+
+    def finished(self, now: float, completion_tokens: int, took_s: float) -> None:
+        """It was answered (or broke off) after `took_s` seconds."""
+        self._tokens.use(completion_tokens, now)
+        if took_s <= 0 or completion_tokens <= 0:
+            return
+        self._answers += 1
+        speed, known = completion_tokens / took_s, self._speed_tokens_per_s or 0.0
+        self._speed_tokens_per_s = known + (speed - known) * max(SPEED_WEIGHT, 1 / self._answers)
+
+    def note_headers(self, headers: Mapping[str, str]) -> None:
+        """Limits that an answer tells: `x-ratelimit-limit-requests`, `x-ratelimit-limit-tokens`."""
+        for name, meter in (("requests", self._requests), ("tokens", self._tokens)):
+            found = headers.get(f"x-ratelimit-limit-{name}", "")
+            if re.fullmatch(r"\d{1,15}", found) and int(found) > 0:
+                meter.told = int(found)
+
+    def refused(
+        self,
+        now: float,
+        *,
+        started_at: float,
+        prompt_tokens: float,
+        in_flight: int,
+        retry_after_s: float | None,
+        resource: Resource | None,
+    ) -> None:
+        """HTTP 429. `in_flight`: how many others the API works on; `resource`: what it says there is too much of."""
+        # it has used nothing
+        self._requests.use(-1, now)
+        self._tokens.use(-prompt_tokens, now)
+        self._prompts.use(-prompt_tokens, now)
+        self._held_until = max(self._held_until, now + (LEAST_WAIT_S if retry_after_s is None else retry_after_s))
+        if started_at <= self._last_cut_at:
+            return  # sent before the last cut: it tells nothing about what holds since
+        self._last_cut_at = self._last_change_at = now
+        if resource is Resource.CONCURRENCY:
+            self._ceiling = self._open = max(1.0, in_flight * CONCURRENCY_CUT)
+            return
+        meter = self._to_blame(resource)
+        if meter.configured is None and meter.told is None:
+            used = max(1.0, meter.used)
+            meter.learnt = used if meter.learnt is None else min(meter.learnt, used)
+        else:
+            meter.pace = max(LEAST_PACE, meter.pace * PACE_CUT)
+
+    def _to_blame(self, resource: Resource | None) -> _Meter:
+        """Whose limit a refusal is about; where it does not say, the one that is nearest to its own."""
+        if resource is not None:
+            return self._tokens if resource is Resource.TOKENS else self._requests
+        known = [meter for meter in (self._requests, self._tokens) if meter.limit is not None]
+        return max(known, key=lambda meter: meter.used / (meter.limit or 1.0), default=self._requests)
+
+    def _recover(self, now: float) -> None:
+        """What refusals took is given back little by little while none comes."""
+        if now - self._last_change_at < PACE_GROWS_AFTER_S or self._last_cut_at < 0:
+            return
+        calm_s, self._last_change_at = now - self._last_change_at, now
+        for meter in (self._requests, self._tokens):
+            meter.pace = min(PACE, meter.pace + PACE_STEP)
+            if meter.learnt is not None:
+                meter.learnt *= LIMIT_STEP ** (calm_s / LIMIT_GROWS_AFTER_S)
+        self._ceiling = min(self._most, self._ceiling * LIMIT_STEP ** (calm_s / LIMIT_GROWS_AFTER_S))
+
+
+def resource_of(words: str, headers: Mapping[str, str]) -> Resource | None:
+    """What a refusal says there is too much of; None where it does not say."""
+    text = words.lower()
+    if re.search(r"concurren|parallel|simultaneous", text):
+        return Resource.CONCURRENCY
+    for resource in (Resource.TOKENS, Resource.REQUESTS):
+        if headers.get(f"x-ratelimit-remaining-{resource}") == "0":
+            return resource
+    if re.search(r"\btokens?\b|\btpm\b", text):
+        return Resource.TOKENS
+    if re.search(r"\brequests per\b|\brpm\b", text):
+        return Resource.REQUESTS
+    return None
+
+
+def _whole(limit: float | None) -> int | None:
+    return None if limit is None else int(limit)
