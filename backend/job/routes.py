@@ -43,6 +43,8 @@ def parse_route(text: object, apis: Iterable[str]) -> Route:
         return Route()
     name = text.removeprefix(BOTH) if isinstance(text, str) else None
     if name not in names:
-        known = f"its APIs are {', '.join(names)}" if names else "it has none: add [api.NAME] to its run.toml and start it again"
+        known = (
+            f"its APIs are {', '.join(names)}" if names else "it has none: add [api.NAME] to its run.toml and start it again"
+        )
         raise UnknownRouteError(f"This run has no API {text!r}; {known}. A route is local, NAME or {BOTH}NAME.")
     return Route(local=isinstance(text, str) and text.startswith(BOTH), api=name)

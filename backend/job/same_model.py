@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-# What providers put behind a name without meaning another model: a date or version, an edition, the billing class.
-_SUFFIX: Final = re.compile(r"[-:@._](?:\d[\d.-]*|latest|free|floor|nitro|exacto|online|extended|standard)")
+# What providers put behind a name without meaning another model: a date, a number of the release, the billing class.
+_SUFFIX: Final = re.compile(r"[-:@_](?:\d{3,8}(?:-\d{2}){0,2}|\d{2}-\d{2}|latest|free|floor|nitro|exacto|extended|standard)")
 
 
 def is_same_model(asked: str, answered: str | None, accepted: Iterable[str] = ()) -> bool:
     """Whether `answered` names the asked model, or one that run.toml accepts. An API that names none is believed.
 
-    Owner and letter case do not count ("Qwen/Qwen3-8B" is "qwen3-8b"), nor do a date or an edition behind the name.
-    Quantisations do ("-fp8", "-awq"): they are other weights.
+    Owner and letter case do not count ("Qwen/Qwen3-8B" is "qwen3-8b"), nor does a date behind the name. Versions and
+    quantisations do ("v3" and "v3.1", "-fp8"): they are other weights.
     """
     if not answered:
         return True
