@@ -25,6 +25,7 @@ from backend.heartbeat import has_table, reading
 from backend.run_dir import RunDir, RunDirError
 
 RUN: Final = "run"  # the subject of ranges over the whole run; datasets are `dataset:<name>`
+EACH_MINUTE: Final = "each minute"  # the reason of a forecast without another one
 THINNED_AFTER_S: Final = 86_400.0
 THINNED_TO_S: Final = 600.0
 
@@ -58,7 +59,7 @@ class Said:
     plan: int  # which state of the wishes it was made for
     active_s: float  # seconds that the run had been active by then
     active: bool  # requests were in flight; if not, its seconds begin once they are
-    reason: str  # "each minute", or what had changed
+    reason: str  # EACH_MINUTE, or what had changed
     forecast: Forecast
 
 
@@ -168,6 +169,16 @@ def read_ranges(run: RunDir, subject: str = RUN) -> list[RangeSaid]:
             return []
         rows = con.execute("SELECT * FROM forecast_ranges WHERE subject = ? ORDER BY at", (subject,)).fetchall()
     return [RangeSaid(r["at"], r["plan"], r["active_s"], Range(r["p10_s"], r["p50_s"], r["p90_s"])) for r in rows]
+
+
+def read_reasons(run: RunDir) -> dict[int, str]:
+    """Plan → what had changed when the first of its forecasts that is kept was made. Raises RunDirError."""
+    with reading(run.state) as con:
+        if con is None or not has_table(con, "forecasts"):
+            return {}
+        # the reason is that of the row with the smallest id: SQLite's bare columns
+        rows = con.execute("SELECT plan, MIN(id), reason FROM forecasts GROUP BY plan").fetchall()
+    return {row["plan"]: row["reason"] for row in rows if row["reason"] != EACH_MINUTE}
 
 
 def read_basis(run: RunDir) -> Basis | None:

@@ -62,8 +62,8 @@ def time_series(
     lanes = max((mark.lane + 1 for mark in placed if mark.lane is not None), default=0)
     head_px = TITLE_PX + 6 + lanes * LANE_PX
     plot_px = max(60, height_px - head_px - 30)
-    shapes = [_mark_line(m, local_time(m.mark.at, zone), plot_px, p.of_severity(m.mark.severity)) for m in placed]
-    words = [_mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None]
+    shapes = [mark_line(m, local_time(m.mark.at, zone), plot_px, p.of_severity(m.mark.severity)) for m in placed]
+    words = [mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None]
     if level is not None:
         across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level.value, "y1": level.value}
         shapes.append({**across, "line": {"color": p.dim, "width": 1, "dash": "dot"}})
@@ -130,19 +130,21 @@ def histogram(
         "margin": {"l": 8, "r": 12, "t": head_px, "b": 8},
         "xaxis": {"title": {"text": label(unit)}, "tickformat": ",~s", "range": [edges[0], edges[-1]]},
         "yaxis": {"nticks": 5, "tickformat": ",~s", "rangemode": "tozero"},
-        "annotations": [_mark_words(m, m.mark.at, plot_px) for m in placed if m.lane is not None],
-        "shapes": [_mark_line(m, m.mark.at, plot_px, p.ink) for m in placed],
+        "annotations": [mark_words(m, m.mark.at, plot_px) for m in placed if m.lane is not None],
+        "shapes": [mark_line(m, m.mark.at, plot_px, p.ink) for m in placed],
     }
     return go.Figure(data=[bars], layout=layout)
 
 
-def _mark_line(mark: PlacedMark, x: Any, plot_px: float, colour: str) -> dict[str, Any]:
+def mark_line(mark: PlacedMark, x: Any, plot_px: float, colour: str) -> dict[str, Any]:
+    """The line of a mark, up to the lane of its words; a shape of Plotly's."""
     above = 0.0 if mark.lane is None else (mark.lane + 0.9) * LANE_PX / plot_px
     dotted = {"color": colour, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1 + above, "line": dotted}
 
 
-def _mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
+def mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
+    """Its words above the plot; an annotation of Plotly's."""
     side = {"xanchor": "right", "xshift": -3} if mark.leftwards else {"xanchor": "left", "xshift": 3}
     y = 1 + (mark.lane or 0) * LANE_PX / plot_px
     return {"x": x, "xref": "x", "yref": "paper", "y": y, "yanchor": "bottom", "text": label(mark.mark.words), **side}

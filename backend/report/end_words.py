@@ -1,0 +1,120 @@
+"""PURE: when something ends, in words that are as exact as what is known: "Done Thursday 09:10–15:40, most likely 12:05"."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+from backend.forecast.calibrate import Range
+
+MINUTE_S: Final = 60
+HOUR_S: Final = 3600
+DAY_S: Final = 86_400
+# (a range wider than this, is told to so many seconds), the widest first
+_GRAINS: Final = ((4 * DAY_S, DAY_S), (16 * HOUR_S, HOUR_S), (8 * HOUR_S, 10 * MINUTE_S), (90 * MINUTE_S, 5 * MINUTE_S))
+_UNITS: Final = ((2 * DAY_S, DAY_S, "days"), (2 * HOUR_S, HOUR_S, "h"), (2 * MINUTE_S, MINUTE_S, "min"))
+_DATED_AFTER_DAYS: Final = 6  # a weekday further away than this could be another week's
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of moments, epoch seconds."""
+
+    p10: float
+    p50: float
+    p90: float
+
+
+def span_after(at: float, remaining: Range) -> Span:
+    """When so many seconds from `at` on are over."""
+    return Span(at + remaining.p10, at + remaining.p50, at + remaining.p90)
+
+
+def done_words(span: Span, now: float, zone: tzinfo) -> tuple[str, str]:
+    """("Done Thursday 09:10–15:40", ", most likely 12:05"): the answer, and what may stand fainter."""
+    first, last, middle = _rounded(span, zone)
+    begin, end, most = (datetime.fromtimestamp(at, zone) for at in (first, last, middle))
+    today = datetime.fromtimestamp(now, zone)
+    if _grain(span) >= DAY_S:
+        if begin.date() == end.date():
+            return f"Done {_date(begin, today)}", ""
+        return f"Done {_dates(begin, end, today)}", f", most likely {_date(most, today)}"
+    if begin.date() == end.date():
+        ends = f"{begin:%H:%M}" if first == last else f"{begin:%H:%M}–{end:%H:%M}"
+        likely = "" if first == last else f", most likely {most:%H:%M}"
+        return f"Done {_day(begin, today)} {ends}", likely
+    at = f"{most:%H:%M}" if most.date() == begin.date() else f"{_day(most, today)} {most:%H:%M}"
+    return f"Done {_day(begin, today)} {begin:%H:%M} – {_day(end, today)} {end:%H:%M}", f", most likely {at}"
+
+
+def span_words(span: Span, now: float, zone: tzinfo) -> str:
+    """The same for a cell of a table: "Thursday 09:10–15:40"."""
+    words = done_words(span, now, zone)[0].removeprefix("Done ")
+    return words[0].upper() + words[1:]
+
+
+def moment_words(at: float, now: float, zone: tzinfo) -> str:
+    """ "Thursday 09:10", in the viewer's zone."""
+    here, today = datetime.fromtimestamp(at, zone), datetime.fromtimestamp(now, zone)
+    return f"{_day(here, today)} {here:%H:%M}"
+
+
+def work_words(remaining: Range) -> str:
+    """ "12–19 h of work": a range of active seconds, both ends in the unit that suits the middle."""
+    whole = max(remaining.p50, 1.0)
+    unit_s, unit = next(((s, name) for over, s, name in _UNITS if whole >= over), (1, "s"))
+    low, high = _short(remaining.p10 / unit_s), _short(remaining.p90 / unit_s)
+    return f"{low} {unit} of work" if low == high else f"{low}–{high} {unit} of work"
+
+
+def length_words(seconds: float) -> str:
+    """How long something takes, by the unit in which it is thought of: "45 min", "16.7 h", "13.2 days"."""
+    if seconds < 0:
+        return f"-{length_words(-seconds)}"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * MINUTE_S:
+        return f"{seconds / MINUTE_S:.0f} min"
+    if seconds < 2 * DAY_S:
+        return f"{seconds / HOUR_S:.1f} h"
+    return f"{seconds / DAY_S:.1f} days"
+
+
+def _short(count: float) -> str:
+    return f"{count:.0f}" if count >= 10 else f"{count:.1f}".removesuffix(".0")
+
+
+def _grain(span: Span) -> int:
+    width = span.p90 - span.p10
+    return next((grain for over, grain in _GRAINS if width > over), MINUTE_S)
+
+
+def _rounded(span: Span, zone: tzinfo) -> tuple[float, float, float]:
+    """The ends outwards, so that the words hold at least as often as the range does; the middle to the nearest."""
+    grain = _grain(span)
+    if grain >= DAY_S:
+        return span.p10, span.p90, span.p50
+    offset = datetime.fromtimestamp(span.p50, zone).utcoffset() or timedelta()
+    off = offset.total_seconds() % grain  # full hours of the viewer's clock, in Kathmandu too
+    first, last = (math.floor((span.p10 + off) / grain) * grain - off, math.ceil((span.p90 + off) / grain) * grain - off)
+    return first, last, min(max(round((span.p50 + off) / grain) * grain - off, first), last)
+
+
+def _day(at: datetime, today: datetime) -> str:
+    days = (at.date() - today.date()).days
+    if days in (0, 1, -1):
+        return {0: "today", 1: "tomorrow", -1: "yesterday"}[days]
+    return f"{at:%A}" if 0 < days <= _DATED_AFTER_DAYS else _date(at, today)
+
+
+def _date(at: datetime, today: datetime) -> str:
+    year = "" if abs(at - today) < timedelta(days=270) or at.year == today.year else f" {at.year}"
+    return f"{at.day} {at:%B}{year}"
+
+
+def _dates(begin: datetime, end: datetime, today: datetime) -> str:
+    if (begin.year, begin.month) == (end.year, end.month):
+        return f"{begin.day}–{_date(end, today)}"
+    return f"{_date(begin, today)} – {_date(end, today)}"
