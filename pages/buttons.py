@@ -1,21 +1,17 @@
 """Every button that does something to a run. A press writes down what is wanted; the supervisor does it, or says why not.
 
-One press acts once, however often it comes: a button's token is made from what was last wished of its subject, so a second
-click, another tab or a rerun writes the same wish, which is one. What was asked and is not yet so is shown by `states.py`.
+That one press acts once is `pressing.py`'s. What was asked and is not yet so is shown by `states.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from getpass import getuser
 from typing import Final
 
 import streamlit as st
 
-from backend.config import ConfigError
-from backend.control import ControlError
-from backend.control.intents import last_wish, read_answer, want_dataset, want_engine, want_run
+from backend.control.intents import want_dataset, want_engine, want_run
 from backend.control.start import StartOutcome, start
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, Intent, RunPhase
@@ -23,13 +19,10 @@ from backend.report.formatting import compact, plural
 from backend.report.pending import read_pending
 from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir, RunDirError
+from pages.pressing import attempt, confirm, tell, who, wish_of, write_wish
 from pages.states import of_dataset
 
-REFUSALS: Final = (ControlError, RunDirError, ConfigError)
 MOST_BUTTONS: Final = 2  # that a run or a dataset has at a time
-_ASKED: Final = "asked"  # this tab's wishes that no supervisor has answered yet
-_TOLD: Final = "told"  # what became of the last press, where that is not plain to see
-
 _ENDED: Final = frozenset({DatasetState.DONE, DatasetState.FAILED})
 _RESUMABLE: Final = frozenset({DatasetState.PAUSED, DatasetState.KILLED, DatasetState.HELD})
 
@@ -60,7 +53,7 @@ def _dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, place: st
     else:
         _button(run, "Pause", subject=subject, want="paused", place=place, wish=_dataset_wish(run, name, "paused"))
     if wanted is not DatasetState.KILLED:
-        key, _ = _wish(run, subject, "killed", place)
+        key, _ = wish_of(run, subject, "killed", place)
         if st.button("Kill", key=key, help=f"Kill {name}; asks first"):
             _confirm_kill(run, dataset)
 
@@ -87,7 +80,7 @@ def _run_buttons(run: RunDir, view: RunView, place: str) -> None:
         _all_button(run, "Pause all", running, "paused", place)
     elif paused:
         _all_button(run, "Resume all", paused, "running", place)
-    key, _ = _wish(run, "run", "stopped", place)
+    key, _ = wish_of(run, "run", "stopped", place)
     if st.button("Stop", key=key, help="Stop the run and its engine; it can be started again"):
         _confirm_stop(run, view)
 
@@ -101,10 +94,10 @@ def needs_restart(view: RunView) -> bool:
 def start_button(run: RunDir, view: RunView, *, place: str = "top", primary: bool = True) -> None:
     """Start or Restart, where no supervisor lives. Pressed in many tabs at once it starts one."""
     word = "Restart" if needs_restart(view) else "Start"
-    key, token = _wish(run, "run", f"running after life {view.supervisor.life}", place)
+    key, token = wish_of(run, "run", f"running after life {view.supervisor.life}", place)
     if st.button(word, key=key, type="primary" if primary else "secondary", help="Start the supervisor of this run"):
         with st.spinner("Starting…"):
-            _act(lambda: _start(run, token))
+            attempt(lambda: _start(run, token))
         st.rerun()
 
 
@@ -114,36 +107,6 @@ def engine_buttons(run: RunDir, view: RunView, *, wanted_running: bool, place: s
         return
     word, want = ("Stop engine", "stopped") if wanted_running else ("Start engine", "running")
     _button(run, word, subject="engine", want=want, place=place, wish=lambda token: want_engine(run, want, who(), token=token))
-
-
-def tell_answers(run: RunDir) -> None:
-    """What was refused of this tab's wishes, or went wrong with a press; shown until the next press."""
-    waiting = []
-    for intent in st.session_state.get(_ASKED, []):
-        try:
-            answer = read_answer(run, intent)
-        except RunDirError as error:
-            st.session_state[_TOLD] = str(error)
-            continue
-        if answer is None:
-            waiting.append(intent)
-        elif not answer.accepted:
-            st.session_state[_TOLD] = f"Refused: {answer.message}"
-    st.session_state[_ASKED] = waiting[-20:]
-    if told := st.session_state.get(_TOLD):
-        with st.container(key="hw-told"):
-            st.text(told)
-
-
-def who() -> str:
-    """Who pressed, as far as it is known: the name that a proxy vouches for, else the user who runs the dashboard."""
-    name = st.user.to_dict().get("name") or st.user.to_dict().get("email")
-    if name:
-        return f"page:{name}"
-    try:
-        return f"page:{getuser()}"
-    except (KeyError, OSError):
-        return "page"
 
 
 def _take_places() -> None:
@@ -160,18 +123,18 @@ def _pending(run: RunDir, view: RunView) -> Mapping[str, str]:
 
 
 def _button(run: RunDir, word: str, *, subject: str, want: str, place: str, wish: Callable[[str], Intent]) -> None:
-    key, token = _wish(run, subject, want, place)
+    key, token = wish_of(run, subject, want, place)
     name = subject.removeprefix("dataset:")
-    st.button(word, key=key, help=f"{word} {name}" if name != subject else None, on_click=_write, args=(wish, token))
+    st.button(word, key=key, help=f"{word} {name}" if name != subject else None, on_click=write_wish, args=(wish, token))
 
 
 def _all_button(run: RunDir, word: str, names: Sequence[str], want: str, place: str) -> None:
-    wishes = [(name, _wish(run, f"dataset:{name}", want, place)[1]) for name in names]
+    wishes = [(name, wish_of(run, f"dataset:{name}", want, place)[1]) for name in names]
     key = f"press-{place}-all-{want}-{hashlib.sha256(''.join(t for _, t in wishes).encode()).hexdigest()[:8]}"
 
     def write_all() -> None:
         for name, token in wishes:
-            _write(_dataset_wish(run, name, want), token)
+            write_wish(_dataset_wish(run, name, want), token)
 
     st.button(word, key=key, help=f"{word}: {', '.join(names)}", on_click=write_all)
 
@@ -186,8 +149,8 @@ def _confirm_kill(run: RunDir, dataset: DatasetView) -> None:
         else "nothing is in flight."
     )
     st.text(f"{dataset.name}: {lost}\n{stays} stay. It can be revived later and goes on from there.")
-    _, token = _wish(run, f"dataset:{dataset.name}", "killed", "dialog")
-    _confirm(f"Kill {dataset.name}", lambda: _write(_dataset_wish(run, dataset.name, "killed"), token))
+    _, token = wish_of(run, f"dataset:{dataset.name}", "killed", "dialog")
+    confirm(f"Kill {dataset.name}", lambda: write_wish(_dataset_wish(run, dataset.name, "killed"), token))
 
 
 @st.dialog("Stop this run?")
@@ -199,52 +162,17 @@ def _confirm_stop(run: RunDir, view: RunView) -> None:
         f"{plural(view.in_flight or 0, 'request')} in flight {'are aborted' if now else 'finish first'}, then the engine is "
         f"stopped and its GPUs are free.\n{stays}. Start goes on from there."
     )
-    _, token = _wish(run, "run", f"stopped{' now' if now else ''}", "dialog")
-    _confirm("Stop the run", lambda: _write(lambda t: want_run(run, "stopped", who(), now=now, token=t), token))
-
-
-def _confirm(word: str, act: Callable[[], None]) -> None:
-    with st.container(horizontal=True, horizontal_alignment="right"):
-        if st.button("Cancel", key="dialog-cancel"):
-            st.rerun()
-        if st.button(word, key="dialog-confirm", type="primary", on_click=act):
-            st.rerun()
+    _, token = wish_of(run, "run", f"stopped{' now' if now else ''}", "dialog")
+    confirm("Stop the run", lambda: write_wish(lambda t: want_run(run, "stopped", who(), now=now, token=t), token))
 
 
 def _dataset_wish(run: RunDir, name: str, want: str) -> Callable[[str], Intent]:
     return lambda token: want_dataset(run, name, want, who(), token=token)
 
 
-def _wish(run: RunDir, subject: str, want: str, place: str) -> tuple[str, str]:
-    """A button's key and its token. Both change when something else was wished of the subject, and only then."""
-    try:
-        last = last_wish(run, subject)
-    except RunDirError:
-        last = "unread"  # what cannot be read now is said where the press is written
-    token = hashlib.sha256("\n".join((run.name, subject, want, last)).encode()).hexdigest()[:32]
-    key = "-".join(("press", place, subject.replace(":", "-"), want.partition(" ")[0], token[:8]))
-    return key, token
-
-
-def _write(wish: Callable[[str], Intent], token: str) -> None:
-    def act() -> None:
-        st.session_state[_ASKED] = [*st.session_state.get(_ASKED, []), wish(token)]
-
-    _act(act)
-
-
-def _act(act: Callable[[], None]) -> None:
-    """Does what a press asks; why it could not be done is told on the page."""
-    st.session_state[_TOLD] = None
-    try:
-        act()
-    except REFUSALS as error:
-        st.session_state[_TOLD] = str(error)
-
-
 def _start(run: RunDir, token: str) -> None:
     result = start(run, who(), token=token)
     if result.outcome is StartOutcome.FAILED:
-        st.session_state[_TOLD] = f"{run.name} could not be started. {result.reason}"
+        tell(f"{run.name} could not be started. {result.reason}")
     elif result.outcome is StartOutcome.SLOW:
-        st.session_state[_TOLD] = f"{run.name} was started (pid {result.pid}) and has not given a sign of life yet."
+        tell(f"{run.name} was started (pid {result.pid}) and has not given a sign of life yet.")

@@ -16,12 +16,13 @@ from backend.report.pending import read_pending, with_pending
 from backend.report.status import read_status
 from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir, RunDirError
-from pages.buttons import dataset_buttons, tell_answers
+from pages.buttons import dataset_buttons
 from pages.charts import dark, draw
 from pages.clock import local, zone
 from pages.dataset_parts import draw_ends, draw_head, draw_refusals, draw_state
 from pages.dataset_picker import pick_dataset
 from pages.nothing import cannot, no_run
+from pages.pressing import tell_answers
 from pages.run_picker import picked_run
 from pages.sample_reader import draw_samples
 from pages.tables import heading

@@ -12,12 +12,13 @@ from backend.report.pending import read_pending
 from backend.report.series import read_events_of, read_marks, read_newest, read_window
 from backend.report.status import read_status
 from backend.run_dir import RunDir, RunDirError
-from pages.buttons import engine_buttons, tell_answers
+from pages.buttons import engine_buttons
 from pages.charts import dark, draw
 from pages.clock import zone
 from pages.headline import headline
 from pages.log_reader import draw_logs
 from pages.nothing import cannot, no_run
+from pages.pressing import tell_answers
 from pages.replica_table import replica_table
 from pages.run_picker import picked_run
 from pages.states import of_severity

@@ -18,9 +18,9 @@ from backend.prompts import PromptFileError
 from backend.records import Json
 from backend.run_dir import RunDirError
 from backend.runs import runs_folder
-from pages.buttons import who
 from pages.file_finder import draw_finder
 from pages.headline import headline
+from pages.pressing import who
 from pages.prompt_look import draw_look
 from pages.run_form import ROWS, add_row, draw_faults, draw_generation, draw_model_and_engine, draw_row, read_form, remove_row
 from pages.run_origin import begin_anew, draw_origin, rest

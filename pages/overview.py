@@ -7,11 +7,12 @@ import streamlit as st
 from backend.report.headline import headline
 from backend.report.live import LiveError
 from backend.run_dir import RunDir
-from pages.buttons import run_buttons, tell_answers
+from pages.buttons import run_buttons
 from pages.dataset_table import dataset_table
 from pages.live.component import live_part
 from pages.live.routes import LIVE
 from pages.nothing import cannot, no_run
+from pages.pressing import tell_answers
 from pages.run_picker import picked_run
 
 TABLE_EVERY_S = 5

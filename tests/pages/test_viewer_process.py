@@ -40,7 +40,7 @@ def test_the_process_that_served_a_viewer_never_imported_what_steers(tmp_path: P
     assert "Running alpha" in shown
     held = told.read_text().splitlines()
     assert {"pages.viewer_routes", "backend.report.public"} <= set(held)
-    steering = ("backend.control", "backend.job", "backend.commands", "pages.buttons", "pages.frame")
+    steering = ("backend.control", "backend.job", "backend.commands", "pages.buttons", "pages.pressing", "pages.frame")
     assert [name for name in held if name.startswith(steering)] == []
 
 
