@@ -73,7 +73,11 @@ def build_parser() -> argparse.ArgumentParser:
     redo.add_argument("--outcome", required=True, action="append", metavar="OUTCOME[,OUTCOME]", help=f"of {_OUTCOMES}")
 
     change = add("set", "change a setting while the run goes on")
-    change.add_argument("setting", metavar="KEY=VALUE", help="concurrency, order, DATASET.token_budget, DATASET.max_samples")
+    change.add_argument(
+        "setting",
+        metavar="KEY=VALUE",
+        help="concurrency, order, deadline, DATASET.token_budget, .max_samples, .max_new_tokens",
+    )
     engine = add("engine", "stop or start the engine; the run stays")
     engine.add_argument("want", choices=("start", "stop"))
     for command in (start, stop, pause, resume, kill, redo, change, engine):

@@ -205,6 +205,7 @@ class DatasetStatus:
     prompts: int | None = None
     token_budget: int | None = None
     max_samples: int | None = None
+    max_new_tokens: int | None = None  # of one completion, for requests to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,4 +223,5 @@ class JobStatus:
     mean_completion_tokens: float | None = None
     admission_stopped: str | None = None  # why nothing is admitted (disk full, ...)
     prometheus_url: str | None = None
+    deadline: str | None = None  # ISO 8601 with its offset
     exit_code: int | None = None  # once the supervisor has left: 0 finished or stopped, 1 failed

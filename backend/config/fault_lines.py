@@ -23,6 +23,8 @@ _EXPECTED: Final = {
     "dict_type": "a table",
     "model_type": "a table",
     "finite_number": "a finite number",
+    "datetime_type": "a time with its offset, without quotes, as 2026-12-03T12:00:00+01:00",
+    "timezone_aware": "a time with its offset, as 2026-12-03T12:00:00+01:00",
     "string_pattern_mismatch": "1 to 64 letters, digits, dots, dashes or underscores, a letter or digit first",
 }
 _BOUNDS: Final = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from typing import Any, Final
 
 from backend.config.fault_lines import ConfigError, did_you_mean, shown
@@ -11,23 +12,26 @@ from backend.config.sglang_flags import flag_faults
 from backend.config.shape import AtBudget, RunConfig
 
 MAX_CONCURRENCY: Final = 20_000
-LIMITS: Final = ("token_budget", "max_samples")
-DATASET_SETTINGS: Final = (*LIMITS, "at_budget")
+COUNTS: Final = ("token_budget", "max_samples", "max_new_tokens")
+DATASET_SETTINGS: Final = (*COUNTS, "at_budget")
 UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
 
 
 def parse_live_setting(config: RunConfig, key: str, text: str) -> tuple[str, Any]:
     """The canonical key and the checked value of `key=text`.
 
-    Keys: `concurrency` (int), `order` (list of dataset names; those left out follow in their present order) and, for each
-    dataset, `datasets.<name>.token_budget` and `.max_samples` (int or None: no limit) and `.at_budget` (text); `datasets.`
-    may be left out. Raises ConfigError.
+    Keys: `concurrency` (int), `order` (list of dataset names; those left out follow in their present order), `deadline` (ISO
+    8601 text with its offset, or None) and, for each dataset, `datasets.<name>.token_budget`, `.max_samples` and
+    `.max_new_tokens` (int or None: no limit; the last one for requests to come) and `.at_budget` (text); `datasets.` may be
+    left out. Raises ConfigError.
     """
     text = text.strip()
     if key in ("concurrency", "generation.concurrency"):
         return "concurrency", _concurrency(config, text)
     if key == "order":
         return "order", _order(config, text)
+    if key in ("deadline", "forecast.deadline"):
+        return "deadline", _deadline(text)
     name, setting = _dataset_setting(config, key)
     canonical = f"datasets.{name}.{setting}"
     if setting == "at_budget":
@@ -46,7 +50,7 @@ def parse_live_setting(config: RunConfig, key: str, text: str) -> tuple[str, Any
 
 def _dataset_setting(config: RunConfig, key: str) -> tuple[str, str]:
     names = [dataset.name for dataset in config.datasets]
-    known = ["concurrency", "order", *(f"{name}.{setting}" for name in names for setting in DATASET_SETTINGS)]
+    known = ["concurrency", "order", "deadline", *(f"{name}.{setting}" for name in names for setting in DATASET_SETTINGS)]
     name, dot, setting = key.rpartition(".")
     if not dot:
         raise ConfigError(f"{key}: no setting that can change while a run goes on{did_you_mean(key, known)}")
@@ -89,6 +93,20 @@ def _order(config: RunConfig, text: str) -> list[str]:
         if wanted.count(name) > 1:
             raise ConfigError(f"order: {shown('', name)} stands there twice, name each dataset once")
     return list(wanted)
+
+
+def _deadline(text: str) -> str | None:
+    if text.lower() == "none":
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise ConfigError(
+            f"deadline: found {shown('', text)}, must be a time with its offset, as 2026-12-03T12:00+01:00, or none"
+        )
+    return at.isoformat(timespec="seconds")
 
 
 def _count(text: str) -> int | None:

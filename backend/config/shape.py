@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -123,6 +123,14 @@ class DatasetConfig(_Section):
         return [self.path] if isinstance(self.path, str) else self.path
 
 
+class ForecastConfig(_Section):
+    """What is done so that the end can be told, and when to ask for a faster way."""
+
+    pilot_samples: int = Field(default=16, ge=0, le=1000)  # of each waiting dataset, made first; 0: none
+    deadline: AwareDatetime | None = None
+    ask_after_h: float = Field(default=4, gt=0)  # a run longer than this is asked whether there is a faster way
+
+
 class CostsConfig(_Section):
     """What staying costs."""
 
@@ -169,6 +177,7 @@ class RunConfig(_Section):
     generation: GenerationConfig = GenerationConfig()
     driver: DriverConfig = DriverConfig()
     datasets: list[DatasetConfig] = Field(min_length=1)
+    forecast: ForecastConfig = ForecastConfig()
     costs: CostsConfig = CostsConfig()
     api: dict[Name, ApiConfig] = {}
     telemetry: TelemetryConfig = TelemetryConfig()

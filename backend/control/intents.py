@@ -185,8 +185,11 @@ def current_setting(run: RunDir, key: str) -> Any:
         return config.generation.concurrency
     if key == "order":
         return [d.name for d in config.datasets]
-    dataset, _, setting = key.removeprefix("datasets.").rpartition(".")
-    return getattr(config.dataset(dataset), setting)
+    if key == "deadline":
+        return config.forecast.deadline.isoformat(timespec="seconds") if config.forecast.deadline else None
+    name, _, setting = key.removeprefix("datasets.").rpartition(".")
+    dataset = config.dataset(name)
+    return getattr(config.sampling_for(dataset) if setting == "max_new_tokens" else dataset, setting)
 
 
 def load_config(run: RunDir) -> RunConfig:

@@ -78,9 +78,25 @@ class DatasetAdmission:
         """Expected completion tokens of a request not yet started."""
         return self._lengths.mean_tokens
 
+    @property
+    def cap_tokens(self) -> int | None:
+        """The most completion tokens of a request not yet started."""
+        return self._lengths.cap_tokens
+
     def set_limits(self, limits: Limits) -> None:
         """Other limits from now on, in either direction."""
         self.limits = limits
+
+    def set_cap(self, max_new_tokens: int | None) -> None:
+        """Another cap for requests to come."""
+        if max_new_tokens != self._lengths.cap_tokens:
+            self._lengths = self._lengths.with_cap(max_new_tokens)
+            self._changes = REFRESH_CHANGES
+
+    def made_tokens(self, now: float) -> list[float]:
+        """How many tokens each request in flight has made so far, as the clock reckons; oldest first."""
+        reading, scale = self._clock.advance(now), self._clock.scale
+        return [(reading - at) * scale for at in self._started_at.values()]
 
     def started(self, key: Hashable, now: float) -> None:
         """A request was sent. Raises ValueError where that key is in flight already: two requests would make one sample."""
@@ -96,6 +112,13 @@ class DatasetAdmission:
         self.finished_tokens += completion_tokens
         self._lengths.add(completion_tokens)
         self._clock.learn(started_at, completion_tokens)
+
+    def begins_anew(self, key: Hashable, now: float) -> float:
+        """A request in flight is sent again from its beginning. Returns the tokens that were made in vain."""
+        started_at = self._started_at[key]
+        self._started_at[key] = self._clock.advance(now)
+        self._changes += 1
+        return (self._started_at[key] - started_at) * self._clock.scale
 
     def given_back(self, key: Hashable, now: float) -> None:
         """A request in flight ended without a sample; its prompt will be admitted again. Raises KeyError as `finished` does."""
@@ -202,11 +225,29 @@ class View(Protocol):
     def prompt_ready(self) -> bool:
         """Whether it has a prompt that can be sent now."""
 
+    @property
+    def samples_begun(self) -> int:
+        """Samples that are finished or in flight."""
 
-def next_dataset(order: Sequence[str], views: Mapping[str, View]) -> str | None:
-    """The dataset that gets the free slot: the first in order that may admit and has a prompt ready. None: leave it free."""
-    for name in order:
-        view = views.get(name)
-        if view is not None and view.may_admit and view.prompt_ready:
-            return name
-    return None
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who gets a free slot. `pilot`: before its turn, so that what its samples are like is known early."""
+
+    dataset: str
+    pilot: bool = False
+
+
+def next_dataset(order: Sequence[str], views: Mapping[str, View], pilot_samples: int = 0) -> Turn | None:
+    """The dataset that gets the free slot: the first in order that may admit and has a prompt ready. None: leave it free.
+
+    Before that, each dataset after the first one gets its pilot: `pilot_samples` requests, made or in flight.
+    """
+    known = [(name, views[name]) for name in order if name in views]
+    first = next((i for i, (_, view) in enumerate(known) if view.may_admit and view.prompt_ready), None)
+    if first is None:
+        return None
+    for name, view in known[first + 1 :]:
+        if view.samples_begun < pilot_samples and view.may_admit and view.prompt_ready:
+            return Turn(name, pilot=True)
+    return Turn(known[first][0])

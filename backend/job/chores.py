@@ -104,7 +104,7 @@ class Chores:
         await self._ledger.supersede(name, keys, f"redo of {', '.join(outcomes)}")
         runner = self._runners[name]
         for key in keys:
-            runner.admission.forget_sample(key.completion_tokens)
+            runner.forget_sample(key)
         runner.read_again()
         await self._wishes.redo_done(name, outcomes)
         words = f"{name}: {len(keys):,} samples ({', '.join(outcomes)}) are made again."

@@ -120,6 +120,7 @@ class Courier:
                 failures += 1
                 self.tally.retried += 1
                 request.runner.note_retry(str(error), self.now())
+                request.runner.begins_anew(request.prompt)
                 if failures > self.driver.max_retries:
                     return self._rejected(request, started_at, f"given up after {failures} tries; the last one: {error}")
                 await asyncio.sleep(self._backoff_s(failures, error.retry_after_s))

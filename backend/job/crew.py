@@ -56,6 +56,7 @@ def make_slots(
         now=time.time,
         concurrency=wishes.concurrency,
         order=wishes.order,
+        pilot_samples=config.forecast.pilot_samples,
         on_idle=on_idle,
     )
 

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +18,10 @@ from typing import Final
 from backend.config import DatasetConfig, PromptFile, RunConfig, Turns
 from backend.job.admission import DatasetAdmission, Limits
 from backend.job.answers import REJECTED, message_of
-from backend.job.ledger import Ledger
-from backend.job.ledger_search import recent_lengths
+from backend.job.ledger import FinishedKey, Ledger
+from backend.job.ledger_search import count_lengths, recent_lengths
 from backend.job.wishes import DatasetWish
-from backend.prompts import BadLine, PromptFileError, PromptReader, next_turn, verify
+from backend.prompts import BadLine, PromptFileError, PromptReader, next_turn, turn_count, verify
 from backend.records import DatasetState, DoneReason, Json, Prompt, Row
 
 log = logging.getLogger(__name__)
@@ -48,14 +48,16 @@ class DatasetRunner:
         """`base` is the folder that relative prompt paths start from; `clock` tells seconds and never goes back."""
         self.config = dataset
         self.name = dataset.name
-        self.sampling = config.sampling_for(dataset)
+        self.sampling = config.sampling_for(dataset).model_copy(update={"max_new_tokens": wish.max_new_tokens})
         self.state = DatasetState.WAITING
         self.reason: str | None = None
         self.fault: str | None = None
         self.reasoning_opened = False  # seen: its chat template opens the reasoning, answers begin inside it
         self.begun = False  # that it runs was told
+        self.turn_has_come = False  # its requests are no longer a pilot
         self.open = True  # it is wanted to run, and no guard holds it
         self.retries = 0
+        self.lost_tokens = 0.0  # made in vain by requests that were aborted or sent again
         self.storing = 0  # answered, their rows not yet durable
         self.bad_line_count = 0
         self.bad_lines: list[BadLine] = []
@@ -74,6 +76,9 @@ class DatasetRunner:
             max_new_tokens=self.sampling.max_new_tokens,
             finished_lengths=recent_lengths(ledger.run, dataset.name, LEARN_FROM_ROWS) if totals.samples else (),
         )
+        # completion tokens of all that a model answered and that counts → how often
+        self.lengths: Counter[int] = count_lengths(ledger.run, dataset.name) if totals.samples else Counter()
+        self._conversations = self._turns = 0  # read so far, with turns = "all"
         self._given_back: deque[Prompt] = deque()  # started once, and later turns of conversations: these go first
         self._fresh: deque[Prompt] = deque()
         self._claimed: set[str] = set()  # sample ids buffered or in flight: a second pass over the file must skip them
@@ -106,6 +111,14 @@ class DatasetRunner:
         return sum(counts) if counts else None
 
     @property
+    def expected_samples(self) -> int | None:
+        """What the prompts come to: with turns = "all" reckoned from the conversations read so far; None: not known."""
+        if self.prompts is None:
+            return None
+        readable = max(self.prompts - self.bad_line_count, 0)
+        return round(readable * self._turns / self._conversations) if self._conversations else readable
+
+    @property
     def wants_prompts(self) -> bool:
         """Whether reading ahead would be of use."""
         return not self._ended and self.fault is None
@@ -113,6 +126,17 @@ class DatasetRunner:
     def buffered(self) -> int:
         """Prompts at hand."""
         return len(self._given_back) + len(self._fresh)
+
+    @property
+    def in_pilot(self) -> bool:
+        """All that is in flight was sent before its turn."""
+        return self.in_flight > 0 and not self.turn_has_come
+
+    def set_cap(self, max_new_tokens: int | None) -> None:
+        """Another cap of completions, for requests to come."""
+        if max_new_tokens != self.sampling.max_new_tokens:
+            self.sampling = self.sampling.model_copy(update={"max_new_tokens": max_new_tokens})
+            self.admission.set_cap(max_new_tokens)
 
     def may_admit(self) -> bool:
         """Whether the limits allow one more request now."""
@@ -163,14 +187,26 @@ class DatasetRunner:
 
     # -- accounts ----------------------------------------------------------------------------------------------------------
 
-    def started(self, prompt: Prompt) -> None:
-        """A request for the prompt takes a slot."""
+    def started(self, prompt: Prompt, *, pilot: bool = False) -> None:
+        """A request for the prompt takes a slot; `pilot`: before the dataset's turn."""
+        self.turn_has_come |= not pilot
         self.admission.started(prompt.sample_id, self._clock())
 
     def ended_without_sample(self, prompt: Prompt) -> None:
         """The slot is free again and the prompt waits for another one."""
+        self.begins_anew(prompt)
         self.admission.given_back(prompt.sample_id, self._clock())
         self.give_back(prompt)
+
+    def begins_anew(self, prompt: Prompt) -> None:
+        """Its request is sent again from the beginning: what it has made so far is lost."""
+        self.lost_tokens += self.admission.begins_anew(prompt.sample_id, self._clock())
+
+    def forget_sample(self, key: FinishedKey) -> None:
+        """A sample was superseded: it will be made again."""
+        self.admission.forget_sample(key.completion_tokens)
+        if key.finish_reason != REJECTED:
+            self.lengths[key.completion_tokens] -= 1
 
     def note_retry(self, words: str, now: float) -> None:
         """A try failed and is made again."""
@@ -187,6 +223,7 @@ class DatasetRunner:
             self.first_rejection = self.first_rejection or str(row.error)[:KEPT_WORDS]
             return
         self.admission.finished(prompt.sample_id, self._clock(), row.completion_tokens)
+        self.lengths[row.completion_tokens] += 1
         if self.config.turns is Turns.ALL and answer is not None:
             following = next_turn(prompt, answer)
             if following is not None and not self._ledger.is_done(self.name, following.sample_id):
@@ -206,6 +243,9 @@ class DatasetRunner:
 
     async def _accept(self, prompt: Prompt) -> None:
         following: Prompt | None = prompt
+        if self.config.turns is Turns.ALL:
+            self._conversations += 1
+            self._turns += turn_count(prompt.later_turns)
         if self.config.turns is Turns.LAST and self._ledger.is_done(self.name, prompt.sample_id):
             return  # finished while the chunk was being read
         # With turns = "all" the reader starts a conversation at its first turn; go on from its durable answers.

@@ -20,6 +20,7 @@ SHORT_BINS: Final = 5 * BINS_PER_OCTAVE  # up to 30 tokens: one-word and empty a
 SHORT_WEIGHT: Final = 4.0  # in samples: how much "none that short" weighs against the counts there
 PRIOR_LOG_SD: Final = 1.0  # of one dataset's lengths
 LOG_SD_RANGE: Final = (0.1, 2.0)
+REFITS: Final = 10  # steps of expectation-maximisation from the prior to what is known already
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,30 @@ class LengthsSoFar:
     def telling(self) -> int:
         """How many finished answers tell how long one is that is not short."""
         return self._fitted + self._capped
+
+    @property
+    def cap_tokens(self) -> int | None:
+        """The most tokens that one answer may have."""
+        return self._cap_tokens
+
+    def with_cap(self, cap_tokens: int | None) -> LengthsSoFar:
+        """The same experience under another cap: answers beyond it would have been ended by it.
+
+        Those that the old cap ended count as that long, which is too short where the new cap is higher: it is learnt anew.
+        """
+        other = LengthsSoFar(
+            cap_tokens=cap_tokens,
+            prior_mean_tokens=math.exp(self._prior_log_mean + PRIOR_LOG_SD**2 / 2),
+            prior_weight=self._prior_weight,
+        )
+        for k, n in enumerate(self._ended):
+            for _ in range(n):
+                other.add(round(self._ended_tokens[k] / n))
+        for _ in range(self._capped):
+            other.add(self._cap_tokens or 0)
+        for _ in range(REFITS):
+            other.outlook(())
+        return other
 
     def add(self, tokens: int) -> None:
         """Count a finished answer; it shows in the figures from the next `outlook` on."""

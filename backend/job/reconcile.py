@@ -55,6 +55,7 @@ class ObservedDataset:
     exhausted: bool  # no prompt is left to start or to start again
     admits: bool  # its limits would let one more request in
     fault: str | None = None  # why it cannot go on
+    in_pilot: bool = False  # all that is in flight was sent before its turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,8 @@ def _dataset_target(wish: DatasetWish, dataset: ObservedDataset, *, stopping: bo
         return DatasetState.DONE, DoneReason.PROMPTS.value
     if wish.want is Want.PAUSED:
         return (DatasetState.DRAINING, "pausing") if dataset.in_flight and not wish.now else (DatasetState.PAUSED, None)
+    if dataset.in_pilot and dataset.admits and not dataset.exhausted and not stopping:
+        return DatasetState.WAITING, None
     if dataset.in_flight:
         draining = stopping or dataset.exhausted or not dataset.admits
         return (DatasetState.DRAINING if draining else DatasetState.RUNNING), None

@@ -60,6 +60,7 @@ def job_status(
         mean_completion_tokens=differences[1][1] / answered if differences and answered else None,
         admission_stopped=admission_stopped,
         prometheus_url=prometheus_url,
+        deadline=wishes.deadline,
         exit_code=exit_code,
     )
 
@@ -82,6 +83,7 @@ def dataset_status(runner: DatasetRunner, ledger: Ledger, wishes: Wishes) -> Dat
         prompts=runner.prompts,
         token_budget=wish.token_budget,
         max_samples=wish.max_samples,
+        max_new_tokens=wish.max_new_tokens,
     )
 
 
@@ -94,6 +96,7 @@ def _observed_dataset(runner: DatasetRunner) -> plan.ObservedDataset:
         exhausted=runner.exhausted,
         admits=runner.may_admit(),
         fault=runner.fault,
+        in_pilot=runner.in_pilot,
     )
 
 

@@ -47,6 +47,7 @@ class Slots:
     now: Callable[[], float]  # epoch seconds
     concurrency: int
     order: Sequence[str]
+    pilot_samples: int = 0  # of each dataset whose turn has not come, made first
     on_idle: Callable[[], None] = lambda: None  # hears that a dataset has nothing in flight any more
     admitting: bool = True  # the supervisor's word: not stopping, the disk has room
     tally: Tally = field(default_factory=Tally)
@@ -97,13 +98,13 @@ class Slots:
         views = {name: _View(self, runner) for name, runner in self.runners.items()}
         # A disk that hangs must not let answers pile up in memory.
         while self.in_flight() < self.concurrency and self._storing < self.concurrency + SPARE_ANSWERS:
-            name = next_dataset(self.order, views)
-            if name is None:
+            turn = next_dataset(self.order, views, self.pilot_samples)
+            if turn is None:
                 return
-            runner = self.runners[name]
+            runner = self.runners[turn.dataset]
             request = Request(runner, runner.take())
-            runner.started(request.prompt)
-            self.requests[name, request.prompt.sample_id] = request
+            runner.started(request.prompt, pilot=turn.pilot)
+            self.requests[turn.dataset, request.prompt.sample_id] = request
             request.task = asyncio.create_task(self._courier.carry(request))
             request.task.add_done_callback(functools.partial(self._release, request))
 
@@ -138,6 +139,7 @@ class Slots:
     def _send_again(self, request: Request) -> None:
         if request.task is not None:
             request.resend = True
+            request.runner.begins_anew(request.prompt)
             request.task.cancel()
 
     # -- aborting ----------------------------------------------------------------------------------------------------------
@@ -214,3 +216,7 @@ class _View:
     @property
     def prompt_ready(self) -> bool:
         return self.runner.prompt_ready
+
+    @property
+    def samples_begun(self) -> int:
+        return self.runner.admission.finished_samples + self.runner.admission.in_flight

@@ -264,6 +264,7 @@ class Supervisor:
             wish = wishes.datasets[name]
             runner.request_speed_tokens_per_s = speed
             runner.open = wish.want is Want.RUNNING and runner.state is not DatasetState.HELD
+            runner.set_cap(wish.max_new_tokens)
             if runner.admission.limits != limits_of(wish):
                 runner.admission.set_limits(limits_of(wish))
             if not runner.open or wishes.run is Want.STOPPED:
@@ -274,6 +275,8 @@ class Supervisor:
 
     def _request_speed(self) -> float | None:
         """Tokens a second of one request, over all that are in flight; None while a counter is not known."""
+        if all(keeper.endpoint is None for keeper in self.keepers):
+            return 0.0  # nothing is made without a server
         samples = [keeper.sample for keeper in self.keepers if keeper.endpoint is not None]
         speeds = [None if sample is None else sample.decode_tokens_per_s for sample in samples]
         known = [speed for speed in speeds if speed is not None]

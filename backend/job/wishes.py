@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +38,7 @@ class DatasetWish:
     token_budget: int | None
     max_samples: int | None
     at_budget: AtBudget
+    max_new_tokens: int | None = None  # of requests to come
     redo: tuple[Outcome, ...] = ()  # outcomes to make again, asked and not yet carried out
 
 
@@ -50,6 +52,7 @@ class Wishes:
     concurrency: int
     order: tuple[str, ...]
     datasets: Mapping[str, DatasetWish]
+    deadline: str | None = None  # ISO 8601
 
 
 def initial(config: RunConfig) -> Wishes:
@@ -60,7 +63,8 @@ def initial(config: RunConfig) -> Wishes:
         engine=Want.RUNNING,
         concurrency=config.generation.concurrency,
         order=tuple(d.name for d in config.datasets),
-        datasets={d.name: _dataset_wish(d) for d in config.datasets},
+        datasets={d.name: _dataset_wish(config, d) for d in config.datasets},
+        deadline=config.forecast.deadline.isoformat(timespec="seconds") if config.forecast.deadline else None,
     )
 
 
@@ -126,11 +130,15 @@ def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
             raise RefusedError(f"order: {value!r} is no list of this run's datasets ({', '.join(wishes.order)}).")
         order = (*names, *(name for name in wishes.order if name not in names))
         return replace(wishes, order=order), f"Order: {', '.join(order)}."
+    if key == "deadline":
+        if value is not None and not _is_time(value):
+            raise RefusedError(f"deadline: {value!r} is no time with its offset (ISO 8601), nor none.")
+        return replace(wishes, deadline=value), f"Deadline: {value or 'none'}."
     parts = key.removeprefix("datasets.").rpartition(".")
     name, setting = parts[0], parts[2]
     if name not in wishes.datasets:
         raise RefusedError(f"{key}: no such setting, or no such dataset.")
-    if setting in ("token_budget", "max_samples"):
+    if setting in ("token_budget", "max_samples", "max_new_tokens"):
         if value is not None and not _is_count(value):
             raise RefusedError(f"{key}: {value!r} is neither a whole number of at least 1 nor none.")
         old = getattr(wishes.datasets[name], setting)
@@ -173,14 +181,22 @@ def _with_dataset(wishes: Wishes, name: str, **changes: Any) -> Wishes:
     return replace(wishes, datasets={**wishes.datasets, name: replace(wishes.datasets[name], **changes)})
 
 
-def _dataset_wish(dataset: DatasetConfig) -> DatasetWish:
+def _dataset_wish(config: RunConfig, dataset: DatasetConfig) -> DatasetWish:
     return DatasetWish(
         want=Want.RUNNING,
         now=False,
         token_budget=dataset.token_budget,
         max_samples=dataset.max_samples,
         at_budget=dataset.at_budget,
+        max_new_tokens=config.sampling_for(dataset).max_new_tokens,
     )
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _is_count(value: Any) -> bool:

@@ -75,11 +75,17 @@ def read_status(run: RunDir, now: float, *, counted: bool = True, settings: RunC
         requests_per_s=said.requests_per_s if said else None,
         admission_stopped=said.admission_stopped if said else None,
         prometheus_url=said.prometheus_url if said else None,
+        deadline=said.deadline if said else _deadline(settings),
         exit_code=said.exit_code if said else None,
         unanswered_intents=unanswered,
         events=events,
         notes=tuple(notes),
     )
+
+
+def _deadline(settings: RunConfig) -> str | None:
+    deadline = settings.forecast.deadline
+    return deadline.isoformat(timespec="seconds") if deadline else None
 
 
 def to_json(views: Any) -> str:
@@ -155,12 +161,20 @@ def _datasets(
         name: sum(f.records for f in files) for name, files in (settings.frozen.prompt_files if settings.frozen else {}).items()
     }
     return tuple(
-        _dataset(d, by_name.get(d.name), None if counts is None else counts.get(d.name, Counts()), records.get(d.name))
+        _dataset(
+            d,
+            by_name.get(d.name),
+            None if counts is None else counts.get(d.name, Counts()),
+            records.get(d.name),
+            settings.sampling_for(d).max_new_tokens,
+        )
         for d in ordered
     )
 
 
-def _dataset(settings: DatasetConfig, said: DatasetStatus | None, counts: Counts | None, records: int | None) -> DatasetView:
+def _dataset(
+    settings: DatasetConfig, said: DatasetStatus | None, counts: Counts | None, records: int | None, cap: int | None
+) -> DatasetView:
     max_samples = said.max_samples if said else settings.max_samples
     prompts = said.prompts if said else None
     if prompts is None and settings.turns is Turns.LAST:
@@ -176,6 +190,7 @@ def _dataset(settings: DatasetConfig, said: DatasetStatus | None, counts: Counts
         total_samples=min(limits) if limits else None,
         prompts=prompts,
         max_samples=max_samples,
+        max_new_tokens=said.max_new_tokens if said else cap,
         completion_tokens=counts.completion_tokens if counts else None,
         token_budget=said.token_budget if said else settings.token_budget,
         prompt_tokens=counts.prompt_tokens if counts else None,

@@ -34,6 +34,7 @@ class DatasetView:
     total_samples: int | None  # what it comes to: prompts or max_samples, whichever is less; None until known
     prompts: int | None  # until the supervisor has counted them: the lines of the files, bad ones included
     max_samples: int | None
+    max_new_tokens: int | None  # of one completion, for requests to come
     completion_tokens: int | None
     token_budget: int | None
     prompt_tokens: int | None
@@ -89,6 +90,7 @@ class RunView:
     requests_per_s: float | None
     admission_stopped: str | None
     prometheus_url: str | None
+    deadline: str | None  # ISO 8601 with its offset
     exit_code: int | None
     unanswered_intents: int  # wishes that no supervisor has answered yet
     events: tuple[EventView, ...]  # the last ones, oldest first

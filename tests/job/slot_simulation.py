@@ -36,6 +36,10 @@ class Source:
     def prompt_ready(self) -> bool:
         return self.prompts != 0
 
+    @property
+    def samples_begun(self) -> int:
+        return self.admission.finished_samples + self.admission.in_flight
+
 
 @dataclass(slots=True)
 class Simulated:
@@ -49,7 +53,9 @@ class Simulated:
     most_in_flight: dict[str, int] = field(default_factory=dict)
 
 
-def run_slots(sources: Mapping[str, Source], concurrency: int, *, server_tells_speed: bool = True) -> Simulated:
+def run_slots(
+    sources: Mapping[str, Source], concurrency: int, *, server_tells_speed: bool = True, pilot_samples: int = 0
+) -> Simulated:
     """Fill `concurrency` slots from the sources in their order, until nothing is in flight."""
     result = Simulated(most_in_flight=dict.fromkeys(sources, 0))
     order = list(sources)
@@ -64,9 +70,10 @@ def run_slots(sources: Mapping[str, Source], concurrency: int, *, server_tells_s
             if server_tells_speed and running:
                 source.speed_tokens_per_s = tokens_per_s_each(len(running))
         while len(running) < concurrency:
-            name = next_dataset(order, sources)
-            if name is None:
+            turn = next_dataset(order, sources, pilot_samples)
+            if turn is None:
                 break
+            name = turn.dataset
             source = sources[name]
             if source.prompts is not None:
                 assert source.prompts > 0, f"{name} was given a slot without a prompt"

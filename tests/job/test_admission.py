@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.config import AtBudget
-from backend.job.admission import DatasetAdmission, Limits, next_dataset
+from backend.job.admission import DatasetAdmission, Limits, Turn, next_dataset
 from backend.records import DoneReason
 from tests.job.slot_simulation import Simulated, Source, run_slots
 
@@ -311,6 +311,7 @@ def test_one_key_is_in_flight_once() -> None:
 class Seen:
     may_admit: bool
     prompt_ready: bool
+    samples_begun: int = 0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6))
@@ -319,8 +320,63 @@ def test_the_first_in_order_that_can_use_the_slot_gets_it(seen: list[tuple[bool,
     order = [f"d{i}" for i in range(len(seen))]
     views = {name: Seen(*flags) for name, flags in zip(order, seen, strict=True)}
     able = [name for name in order if views[name].may_admit and views[name].prompt_ready]
-    assert next_dataset(order, views) == (able[0] if able else None)
-    assert next_dataset(order[::-1], views) == (able[-1] if able else None)
+    assert next_dataset(order, views) == (Turn(able[0]) if able else None)
+    assert next_dataset(order[::-1], views) == (Turn(able[-1]) if able else None)
+
+
+def test_each_dataset_after_the_first_gets_its_pilot_before_the_first_goes_on() -> None:
+    order = ["A", "B", "C", "D"]
+    views = {
+        "A": Seen(True, True),
+        "B": Seen(True, True, samples_begun=16),
+        "C": Seen(False, True),
+        "D": Seen(True, True, samples_begun=15),
+    }
+    assert next_dataset(order, views, pilot_samples=16) == Turn("D", pilot=True)
+    views["D"] = Seen(True, True, samples_begun=16)
+    assert next_dataset(order, views, pilot_samples=16) == Turn("A")
+    # whose turn it is needs no pilot
+    assert next_dataset(["C", "D"], {**views, "D": Seen(True, True)}, pilot_samples=16) == Turn("D")
+
+
+def test_pilots_take_their_slots_first_and_keep_the_slots_full() -> None:
+    rng = random.Random(5)
+    sources = {
+        name: Source(DatasetAdmission(Limits(max_samples=300), max_new_tokens=8192), lognormal(rng, cap=8192))
+        for name in ("first", "second", "third")
+    }
+    simulated = run_slots(sources, 64, pilot_samples=16)
+    assert simulated.most_in_flight["first"] == 64
+    assert simulated.last_dataset_drains_s is not None
+    assert simulated.busy_slot_s_before >= 0.99 * 64 * simulated.last_dataset_drains_s
+    assert [source.admission.finished_samples for source in sources.values()] == [300, 300, 300]
+
+
+def test_requests_in_flight_tell_how_far_they_have_come_and_what_is_lost_when_sent_again() -> None:
+    admission = DatasetAdmission(Limits(), max_new_tokens=None)
+    admission.may_admit(0.0, 50.0)
+    for key in ("a", "b"):
+        admission.started(key, 0.0)
+    assert admission.made_tokens(10.0) == [500.0, 500.0]
+    assert admission.begins_anew("a", 10.0) == 500.0
+    assert admission.made_tokens(20.0) == [500.0, 1000.0]
+    admission.may_admit(20.0, 0.0)  # no server: nothing is made
+    assert admission.made_tokens(60.0) == [500.0, 1000.0]
+
+
+def test_a_lower_cap_shortens_what_is_expected() -> None:
+    admission = DatasetAdmission(Limits(), max_new_tokens=None)
+    rng = random.Random(2)
+    draw = lognormal(rng, mean=3000)
+    for key in range(200):
+        admission.started(key, float(key))
+        admission.finished(key, float(key), draw())
+    admission.started("x", 200.0)
+    admission.expected_tokens(202.0)
+    before = admission.mean_tokens
+    admission.set_cap(1024)
+    assert admission.cap_tokens == 1024
+    assert 700 < admission.mean_tokens < 1024 < before
 
 
 def test_slots_stay_full_until_the_last_of_four_datasets_drains() -> None:

@@ -81,6 +81,45 @@ async def test_what_a_former_life_finished_is_passed_over_and_counted(tmp_path: 
     assert runner.admission.finished_tokens == 4
 
 
+async def test_every_length_is_counted_those_of_former_lives_too(tmp_path: Path, ledger: Ledger) -> None:
+    await store(ledger, "A-1", completion_tokens=70)
+    runner = make_runner(tmp_path, ledger, ["a", "b", "c"])
+    await runner.read_ahead(100)
+    for changes in ({"completion_tokens": 70}, {"completion_tokens": 9, "finish_reason": "rejected"}):
+        prompt = runner.take()
+        runner.started(prompt)
+        await finish(runner, ledger, prompt, **changes)
+    assert runner.lengths == {70: 2}
+    runner.forget_sample(next(iter(ledger.outcome_keys("A", [Outcome.OK, Outcome.EMPTY]))))
+    assert runner.lengths == {70: 1}
+
+
+async def test_turns_of_conversations_are_reckoned_from_those_that_were_read(tmp_path: Path, ledger: Ledger) -> None:
+    short = {"id": "S", "messages": CONVERSATION["messages"][:1]}
+    runner = make_runner(tmp_path, ledger, [CONVERSATION, short, b"{"], dataset={"turns": "all"})
+    assert runner.expected_samples == 3  # nothing was read: a turn each, the bad line too
+    await runner.read_ahead(100)
+    assert runner.expected_samples == 4
+
+
+async def test_a_pilot_is_over_when_a_request_is_sent_in_turn(tmp_path: Path, ledger: Ledger) -> None:
+    runner = make_runner(tmp_path, ledger, ["a", "b"])
+    await runner.read_ahead(100)
+    assert not runner.in_pilot
+    runner.started(runner.take(), pilot=True)
+    assert runner.in_pilot
+    runner.started(runner.take())
+    assert not runner.in_pilot
+
+
+async def test_another_cap_holds_for_requests_to_come(tmp_path: Path, ledger: Ledger) -> None:
+    runner = make_runner(tmp_path, ledger, ["a"], generation={"max_new_tokens": 4096, "temperature": 0.5})
+    assert runner.sampling.max_new_tokens == 4096
+    runner.set_cap(1024)
+    assert (runner.sampling.max_new_tokens, runner.sampling.temperature) == (1024, 0.5)
+    assert runner.admission.cap_tokens == 1024
+
+
 async def test_a_second_pass_passes_over_what_is_finished_in_flight_or_buffered(tmp_path: Path, ledger: Ledger) -> None:
     runner = make_runner(tmp_path, ledger, ["a", "b", "c", "d"])
     await runner.read_ahead(100)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from backend.job.ledger import DatasetTotals, DuplicateRow, Ledger, LedgerError, RowRefused
-from backend.job.ledger_search import recent_lengths
+from backend.job.ledger_search import count_lengths, recent_lengths
 from backend.job.sealing import Sealer
 from backend.records import Intent, IntentAction, Outcome
 from backend.run_dir import RunDir, open_ledger, open_state
@@ -198,6 +198,23 @@ async def test_recent_lengths_are_the_newest_open_and_sealed_without_refusals(ru
     assert recent_lengths(run, "B1", 5) == [7, 5, 4, 3]
     assert recent_lengths(run, "B1", 100) == [7, 5, 4, 3, 2, 1, 0]
     assert recent_lengths(run, "B2", 100) == []
+
+
+async def test_lengths_are_counted_over_open_and_sealed_without_refusals_and_what_was_superseded(
+    run: RunDir, ledger: Ledger
+) -> None:
+    sealer = Sealer(ledger, shard_rows=3, shard_seconds=900)
+    assert count_lengths(run, "B1") == {}
+    for number in range(8):
+        await append_all(
+            ledger, make_row(number, completion_tokens=number // 2, finish_reason="rejected" if number == 6 else "stop")
+        )
+        if number == 4:
+            await sealer.seal("B1")
+    assert count_lengths(run, "B1") == {0: 2, 1: 2, 2: 2, 3: 1}
+    keys = [key for key in ledger.outcome_keys("B1", list(Outcome)) if key.completion_tokens == 1]
+    await ledger.supersede("B1", keys, "redo")
+    assert +count_lengths(run, "B1") == {0: 2, 2: 2, 3: 1}
 
 
 async def test_two_redos_at_once_take_the_tokens_away_once(ledger: Ledger) -> None:

@@ -201,6 +201,17 @@ def test_an_attached_engine_is_never_stopped() -> None:
     assert _actions(_wishes(), _observed(done, _replica(owned=False))) == [SetPhase(RunPhase.FINISHED)]
 
 
+def test_a_dataset_whose_pilot_is_made_goes_on_waiting() -> None:
+    pilot = _dataset(state=DatasetState.WAITING, in_flight=16, in_pilot=True)
+    assert _actions(_wishes(), _observed(pilot)) == []
+    begun = replace(pilot, in_pilot=False)
+    assert SetDatasetState("B1", DatasetState.RUNNING, None) in _actions(_wishes(), _observed(begun))
+    small = replace(pilot, exhausted=True)  # its pilot is all there is
+    assert SetDatasetState("B1", DatasetState.DRAINING, None) in _actions(_wishes(), _observed(small))
+    paused = _wishes(_wish(want=Want.PAUSED))
+    assert SetDatasetState("B1", DatasetState.DRAINING, "pausing") in _actions(paused, _observed(pilot))
+
+
 def test_stopping_drains_first_and_aborts_when_that_takes_too_long() -> None:
     stop = _wishes(run=Want.STOPPED)
 

@@ -81,6 +81,16 @@ def test_a_redo_is_pending_until_it_is_done() -> None:
     assert wishes.redo_done(wanted, "B2", wanted.datasets["B2"].redo).datasets["B2"].redo == ()
 
 
+def test_a_deadline_and_a_cap_can_be_wanted() -> None:
+    assert wishes.initial(CONFIG).deadline is None
+    at = "2026-12-03T12:00:00+01:00"
+    wanted, _ = wishes.apply(wishes.initial(CONFIG), _intent("run", IntentAction.SET, key="deadline", value=at))
+    wanted, words = wishes.apply(wanted, _intent("run", IntentAction.SET, key="datasets.B1.max_new_tokens", value=2048))
+    assert wanted.deadline == at
+    assert wanted.datasets["B1"].max_new_tokens == 2048
+    assert words == "B1: max_new_tokens None → 2048."
+
+
 @pytest.mark.parametrize(
     ("intent", "words"),
     [
@@ -100,6 +110,8 @@ def test_a_redo_is_pending_until_it_is_done() -> None:
             "order: ['B1', 'B1'] is no list of this run's datasets",
         ),
         (_intent("run", IntentAction.SET, key="B1.max_samples", value=-1), "B1.max_samples: -1 is neither a whole number"),
+        (_intent("run", IntentAction.SET, key="deadline", value="noon"), "deadline: 'noon' is no time with its offset"),
+        (_intent("run", IntentAction.SET, key="deadline", value="2026-12-03T12:00"), "is no time with its offset"),
         (_intent("run", IntentAction.SET, key="engine.tp", value=2), "engine.tp: no such setting, or no such dataset."),
         (_intent("run", IntentAction.SET, key="B1.turns", value="all"), "cannot be set while the run goes on"),
         (_intent("dataset:B1", IntentAction.REDO, outcomes=["bad"]), "outcomes are ok, truncated, empty"),
