@@ -26,6 +26,7 @@ from backend.job.conditions import conditions
 from backend.job.crew import make_keepers, make_runners, make_slots, restart_policy
 from backend.job.dataset_runner import DatasetRunner, limits_of
 from backend.job.disk import DiskWatch
+from backend.job.forecaster import Forecaster
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.rates import Window
@@ -103,6 +104,7 @@ class Supervisor:
             bulletin=self.bulletin,
         )
         self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.bulletin.emit)
+        self.forecaster = Forecaster(run, slots=self.slots, keepers=self.keepers, store=store, bulletin=self.bulletin)
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
         self._stopping_since: float | None = None
@@ -119,6 +121,7 @@ class Supervisor:
         await self._publish()
         await self.sweeper.open()
         await self.keeper_of_wishes.read()
+        await self.forecaster.open()
         await take_over(self.keepers, self.journal, self.session, self.bulletin, give_sign=self._publish)
         if any(keeper.owned and keeper.state is EngineState.STOPPED for keeper in self.keepers):
             self.chores.check_before_start()
@@ -161,6 +164,7 @@ class Supervisor:
             self._act(action)
         self._update_slots()
         self.chores.look_for_work(now)
+        self.forecaster.look(self.keeper_of_wishes.wishes)
         self._note_conditions(now)
         tally = self.slots.tally
         self._rates.add(now, tally.finished, tally.completion_tokens, tally.finished - tally.rejected)
@@ -183,6 +187,7 @@ class Supervisor:
         await self.slots.close()
         await asyncio.gather(*background, return_exceptions=True)
         await self.chores.finish(disk_has_room=self._disk_problem is None)
+        await self.forecaster.finish(run_is_done=self.phase is RunPhase.FINISHED)
         self.exit_code = 0 if self.phase in (RunPhase.FINISHED, RunPhase.STOPPED) else 1
         words = {
             RunPhase.FINISHED: "The run is finished.",
@@ -251,6 +256,10 @@ class Supervisor:
         severity = Severity.ERROR if state is DatasetState.FAILED else Severity.INFO
         words = f"{runner.name}: {before} → {state}" + (f" ({reason})" if reason else "")
         self.bulletin.tell(f"dataset.{state}", f"dataset:{runner.name}", words, severity)
+        if state is DatasetState.DONE:
+            self.forecaster.dataset_done(runner.name)
+        else:
+            self.forecaster.changed(words, plan=state is DatasetState.HELD)
         if state in plan.ENDED:
             self.chores.seal(runner.name)
 
@@ -288,6 +297,7 @@ class Supervisor:
         self.sweeper.check(intent)
 
     def _on_intent(self, intent: Intent) -> None:
+        self.forecaster.changed("what is wanted has changed", plan=True)
         if intent.value.get("want") == Want.RUNNING and intent.subject in ("engine", "run"):
             for keeper in self.keepers:
                 keeper.forgive()

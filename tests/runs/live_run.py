@@ -191,6 +191,7 @@ def make_run(
     engine: Mapping[str, Any] | None = None,
     generation: Mapping[str, Any] | None = None,
     driver: Mapping[str, Any] | None = None,
+    forecast: Mapping[str, Any] | None = None,
     args: Iterable[str] = (),
 ) -> LiveRun:
     """A created run on the simulator, quick unless told otherwise. Paths in `datasets` are relative to `folder`."""
@@ -207,6 +208,7 @@ def make_run(
         },
         "generation": {"concurrency": 16, "max_new_tokens": 300, **(generation or {})},
         "driver": {"disk_floor_gb": 0, "retry_backoff_s": 0.1, "retry_backoff_max_s": 1, **(driver or {})},
+        "forecast": {**(forecast or {})},
         "datasets": datasets,
     }
     path = folder / "run.toml"

@@ -165,6 +165,7 @@ def test_limits_and_order_change_while_the_run_goes_on(tmp_path: Path, new_run: 
     run = new_run(
         [{"name": name, "path": f"{name}.jsonl"} for name in ("A", "B", "C")],
         args=["--speed", "5"],
+        forecast={"pilot_samples": 0},
     )
     run.start()
     run.wait_dataset("A", lambda d: d.finished_samples >= 1)

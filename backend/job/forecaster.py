@@ -1,0 +1,162 @@
+"""Forecasts while the run goes on: watches how fast tokens are made, forecasts each minute and on each change, keeps score.
+
+How a forecast is reckoned is `backend/forecast/`'s, how it is kept `backend/forecasts.py`'s. Nothing here may stop the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from backend import forecasts
+from backend.config import AtBudget
+from backend.forecast.calibrate import BUILT_IN, Score, recalibrate
+from backend.forecast.forecast import Forecast, forecast
+from backend.forecast.observation import BudgetStop, Observation
+from backend.forecasts import RUN, Said, Scored
+from backend.job.bulletin import Bulletin
+from backend.job.conditions import Condition
+from backend.job.forecast_input import dataset_now
+from backend.job.replica_keeper import ReplicaKeeper
+from backend.job.slots import Slots
+from backend.job.speed_history import SpeedBins
+from backend.job.state_store import StateStore
+from backend.job.wishes import Want, Wishes
+from backend.run_dir import RunDir, RunDirError
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 60.0
+EARLY_EVERY_S: Final = 15.0  # while little is known, each quarter of a minute tells more
+EARLY_S: Final = 300.0  # of active time
+CHANGE_GAP_S: Final = 3.0  # what changes together is forecast together
+
+
+class Forecaster:
+    """Belongs to the event loop; forecasts are reckoned on a thread."""
+
+    def __init__(
+        self, run: RunDir, *, slots: Slots, keepers: Sequence[ReplicaKeeper], store: StateStore, bulletin: Bulletin
+    ) -> None:
+        self._run, self._slots, self._keepers, self._store, self._bulletin = run, slots, keepers, store, bulletin
+        self._bins = SpeedBins()
+        self._active_s = 0.0
+        self._plan = 0
+        self._looked_at: float | None = None  # monotonic
+        self._lost = self._made = 0.0  # tokens, at the last look
+        self._ready = 0  # replicas
+        self._reason: str | None = "the supervisor has started"
+        self._said_at = -EVERY_S
+        self._own: list[Scored] = []
+        self._works: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Goes on with what former lives recorded. What cannot be read is forgotten, and the log says so."""
+        await self._store.run(forecasts.create_tables)
+        try:
+            last = await asyncio.to_thread(forecasts.read_newest, self._run)
+            self._own = await asyncio.to_thread(forecasts.read_own_results, self._run)
+        except RunDirError as error:
+            log.warning("former forecasts are not known: %s", error)
+            return
+        if last is not None:
+            self._active_s, self._plan = last.active_s, last.plan
+
+    def changed(self, reason: str, *, plan: bool = False) -> None:
+        """Something that a forecast rests on is different. `plan`: what is wanted, so that former forecasts meant another."""
+        self._plan += plan
+        self._reason = reason
+
+    def look(self, wishes: Wishes) -> None:
+        """Call it each second: notes what was made since the last look, and begins a forecast when one is due."""
+        clock = time.monotonic()
+        active = self._slots.in_flight() > 0
+        if self._looked_at is not None:
+            self._note(clock - self._looked_at, active=active)
+        self._looked_at = clock
+        since_s = clock - self._said_at
+        every_s = EARLY_EVERY_S if self._active_s < EARLY_S else EVERY_S
+        due = (self._reason is not None and since_s >= CHANGE_GAP_S) or (active and since_s >= every_s)
+        if due and wishes.run is Want.RUNNING and not self._works:
+            reason, self._reason, self._said_at = self._reason or "each minute", None, clock
+            self._begin(self._say(self.observe(wishes), reason, active=active))
+
+    def observe(self, wishes: Wishes) -> Observation:
+        """All that a forecast depends on, as it is now."""
+        runners, clock = self._slots.runners, time.monotonic()
+        cancel = all(wishes.datasets[name].at_budget is AtBudget.CANCEL for name in runners)
+        return Observation(
+            active_s=self._active_s,
+            concurrency=wishes.concurrency,
+            datasets=tuple(dataset_now(runners[name], wishes.datasets[name], clock) for name in wishes.order),
+            history=self._bins.history(),
+            budget_stop=BudgetStop.CANCEL if cancel else BudgetStop.RESERVE,
+        )
+
+    def dataset_done(self, name: str) -> None:
+        """A dataset has reached its limit: scores what was said of it."""
+        self.changed(f"{name} is done")
+        self._begin(self._score(f"dataset:{name}"))
+
+    async def finish(self, *, run_is_done: bool) -> None:
+        """The supervisor leaves. A run that is done is scored."""
+        await asyncio.gather(*self._works, return_exceptions=True)
+        if run_is_done:
+            await self._score(RUN)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
+
+    def _note(self, seconds: float, *, active: bool) -> None:
+        lost = sum(runner.lost_tokens for runner in self._slots.runners.values())
+        made = self._made_so_far()
+        speeds = [k.sample.decode_tokens_per_s if k.sample else None for k in self._keepers if k.endpoint is not None]
+        known = [speed for speed in speeds if speed is not None]
+        # where a server tells no rate, what is finished counts, and what the others have made by their ages
+        told = len(known) == len(speeds)
+        tokens = sum(known) * seconds - (lost - self._lost) if told else made - self._made
+        self._lost, self._made = lost, made
+        if len(speeds) != self._ready:
+            self._ready = len(speeds)
+            self.changed(f"{self._ready} of {len(self._keepers)} replicas ready")
+        if active:
+            self._active_s += seconds
+            self._bins.add(seconds, tokens, self._slots.in_flight())
+
+    def _made_so_far(self) -> float:
+        clock = time.monotonic()
+        in_flight = sum(sum(runner.admission.made_tokens(clock)) for runner in self._slots.runners.values())
+        return self._slots.tally.completion_tokens + in_flight
+
+    async def _say(self, observation: Observation, reason: str, *, active: bool) -> None:
+        scores = [one.sample for one in self._own]
+        try:
+            said, base = await asyncio.to_thread(_reckon, observation, scores)
+        except Exception as error:
+            log.exception("no forecast could be made")
+            self._tell_of(f"No forecast can be made: an error in Headway itself ({type(error).__name__}).")
+            return
+        self._tell_of(None)
+        kept = Said(time.time(), self._plan, observation.active_s, active, reason, said)
+        await self._store.run(lambda con: forecasts.write(con, kept, base, observation))
+
+    async def _score(self, subject: str) -> None:
+        found: list[Scored | None] = []
+        plan, active_s, at = self._plan, self._active_s, time.time()
+        await self._store.run(lambda con: found.append(forecasts.score(con, subject, plan=plan, active_s=active_s, at=at)))
+        self._own += [one for one in found if one is not None]
+
+    def _tell_of(self, problem: str | None) -> None:
+        self._bulletin.note(Condition("forecast.failed", "run", problem, "Forecasts are made again."))
+
+
+def _reckon(observation: Observation, own: Sequence[Score]) -> tuple[Forecast, Forecast]:
+    """On a thread: the forecast as it is said, and by the built-in calibration alone."""
+    base = forecast(observation)
+    calibration = recalibrate(own)
+    return (base if calibration is BUILT_IN else forecast(observation, calibration)), base
