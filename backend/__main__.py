@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 REFUSED = 1
 INTERRUPTED = 130
@@ -96,6 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     logs.add_argument("--server", metavar="NAME", help="of this replica's server instead")
     logs.add_argument("--lines", "-n", type=_count, default=50, metavar="N", help="how many (default 50)")
 
+    _add_hand_over(add)
     dashboard = add("dashboard", "serve the pages on this machine until Ctrl-C; runs go on without them", run=False)
     dashboard.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
     dashboard.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on (default 127.0.0.1)")
@@ -107,6 +108,22 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
     demo.set_defaults(host="127.0.0.1")
     return parser
+
+
+def _add_hand_over(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    export = add("export", "finished samples as files that can be trained on, in a new folder")
+    formats = ("messages", "conversations", "sharegpt", "text", "token_ids")
+    export.add_argument("--format", required=True, choices=formats, help="how a sample is written")
+    export.add_argument("--to", required=True, metavar="FOLDER", help="the folder to make")
+    export.add_argument("--dataset", action="append", metavar="DATASET", help="only this one; may be given again")
+    export.add_argument("--outcomes", type=_outcomes, default=["ok"], metavar="OUTCOME[,OUTCOME]", help=f"of {_OUTCOMES}")
+    export.add_argument("--holdout", type=_share, default=0.02, metavar="SHARE", help="of the prompts (default 0.02)")
+    export.add_argument("--parquet", action="store_true", help="Parquet in place of JSONL")
+    export.add_argument("--flagged", choices=("leave-out", "keep", "only"), default="leave-out", help="samples with a flag")
+    export.add_argument("--keep-duplicates", action="store_true", help="also equal answers to equal prompts")
+    export.add_argument("--tokenizer", metavar="FILE", help="for text: a tokenizer.json (default: the model's)")
+    export.add_argument("--force", action="store_true", help="replace an export that lies there already")
+    export.add_argument("--json", action="store_true", help="for programs: progress and result as lines of JSON")
 
 
 def _seconds(text: str) -> float:
@@ -121,6 +138,22 @@ def _count(text: str) -> int:
     if count < 0:
         raise ValueError(text)
     return count
+
+
+def _outcomes(text: str) -> list[str]:
+    from backend.records import Outcome
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or set(names) - set(Outcome):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of outcomes; there are {_OUTCOMES}")
+    return names
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share < 1:
+        raise ValueError(text)
+    return share
 
 
 def _port(text: str) -> int:
@@ -143,6 +176,7 @@ def _goal(text: str) -> str:
 _seconds.__name__ = "number of seconds"
 _count.__name__ = "count"
 _port.__name__ = "port"
+_share.__name__ = "share from 0 to below 1"
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from backend.commands import dashboard, demo, looking, steering, view
+from backend.commands import dashboard, demo, export, looking, steering, view
 
 COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "create": steering.create,
@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "wait": looking.wait,
     "list": looking.list_all,
     "logs": looking.logs,
+    "export": export.export_samples,
     "view": view.view,
     "dashboard": dashboard.dashboard,
     "demo": demo.demo,
