@@ -32,11 +32,14 @@ def span_after(at: float, remaining: Range) -> Span:
     return Span(at + remaining.p10, at + remaining.p50, at + remaining.p90)
 
 
-def done_words(span: Span, now: float, zone: tzinfo) -> tuple[str, str]:
-    """("Done Thursday 09:10–15:40", ", most likely 12:05"): the answer, and what may stand fainter."""
+def done_words(span: Span, now: float | None, zone: tzinfo) -> tuple[str, str]:
+    """("Done Thursday 09:10–15:40", ", most likely 12:05"): the answer, and what may stand fainter.
+
+    `now`: None for words that are read later, which name dates and never "today"; likewise below.
+    """
     first, last, middle = _rounded(span, zone)
     begin, end, most = (datetime.fromtimestamp(at, zone) for at in (first, last, middle))
-    today = datetime.fromtimestamp(now, zone)
+    today = _today(now, zone)
     if _grain(span) >= DAY_S:
         if begin.date() == end.date():
             return f"Done {_date(begin, today)}", ""
@@ -49,16 +52,16 @@ def done_words(span: Span, now: float, zone: tzinfo) -> tuple[str, str]:
     return f"Done {_day(begin, today)} {begin:%H:%M} – {_day(end, today)} {end:%H:%M}", f", most likely {at}"
 
 
-def span_words(span: Span, now: float, zone: tzinfo) -> str:
+def span_words(span: Span, now: float | None, zone: tzinfo) -> str:
     """The same for a cell of a table: "Thursday 09:10–15:40"."""
     words = done_words(span, now, zone)[0].removeprefix("Done ")
     return words[0].upper() + words[1:]
 
 
-def moment_words(at: float, now: float, zone: tzinfo) -> str:
+def moment_words(at: float, now: float | None, zone: tzinfo) -> str:
     """ "Thursday 09:10", in the viewer's zone."""
-    here, today = datetime.fromtimestamp(at, zone), datetime.fromtimestamp(now, zone)
-    return f"{_day(here, today)} {here:%H:%M}"
+    here = datetime.fromtimestamp(at, zone)
+    return f"{_day(here, _today(now, zone))} {here:%H:%M}"
 
 
 def work_words(remaining: Range) -> str:
@@ -102,19 +105,25 @@ def _rounded(span: Span, zone: tzinfo) -> tuple[float, float, float]:
     return first, last, min(max(round((span.p50 + off) / grain) * grain - off, first), last)
 
 
-def _day(at: datetime, today: datetime) -> str:
+def _today(now: float | None, zone: tzinfo) -> datetime | None:
+    return None if now is None else datetime.fromtimestamp(now, zone)
+
+
+def _day(at: datetime, today: datetime | None) -> str:
+    if today is None:
+        return f"{at:%A} {_date(at, at)}"
     days = (at.date() - today.date()).days
     if days in (0, 1, -1):
         return {0: "today", 1: "tomorrow", -1: "yesterday"}[days]
     return f"{at:%A}" if 0 < days <= _DATED_AFTER_DAYS else _date(at, today)
 
 
-def _date(at: datetime, today: datetime) -> str:
-    year = "" if abs(at - today) < timedelta(days=270) or at.year == today.year else f" {at.year}"
+def _date(at: datetime, today: datetime | None) -> str:
+    year = "" if today is not None and (abs(at - today) < timedelta(days=270) or at.year == today.year) else f" {at.year}"
     return f"{at.day} {at:%B}{year}"
 
 
-def _dates(begin: datetime, end: datetime, today: datetime) -> str:
+def _dates(begin: datetime, end: datetime, today: datetime | None) -> str:
     if (begin.year, begin.month) == (end.year, end.month):
         return f"{begin.day}–{_date(end, today)}"
     return f"{_date(begin, today)} – {_date(end, today)}"

@@ -67,18 +67,23 @@ def ending(view: RunView, said: Said | None) -> Ending:
     return Ending(EndKind.STANDING, said.at, remaining=remaining, left_out=left_out)
 
 
-def end_words(end: Ending, now: float, zone: tzinfo) -> tuple[str, str]:
-    """The answer in words, and what may stand fainter behind it: ("Done Thursday 09:10–15:40", ", most likely 12:05")."""
+def end_words(end: Ending, now: float, zone: tzinfo, *, later: bool = False) -> tuple[str, str]:
+    """The answer in words, and what may stand fainter behind it: ("Done Thursday 09:10–15:40", ", most likely 12:05").
+
+    `later`: for words that others read at another time.
+    """
+    today = None if later else now
     without = f", without {names_words(end.left_out)}" if end.left_out else ""
     if end.span is not None:
-        done, likely = done_words(end.span, now, zone)
+        done, likely = done_words(end.span, today, zone)
         if end.span.p90 < now:
             return "Done any moment", f", expected {done[5:]}{without}"
         return done, likely + without
     if end.kind is EndKind.FINISHED:
-        return (f"Finished {moment_words(end.finished_at, now, zone)}" if end.finished_at is not None else "Finished"), ""
+        return (f"Finished {moment_words(end.finished_at, today, zone)}" if end.finished_at is not None else "Finished"), ""
     if end.kind is EndKind.NOTHING_LEFT:
-        waits = f": {names_words(end.left_out)} {'waits' if len(end.left_out) == 1 else 'wait'} for you" if end.left_out else ""
+        waits = f": {names_words(end.left_out)} {'waits' if len(end.left_out) == 1 else 'wait'} for " if end.left_out else ""
+        waits += "" if not waits else "somebody" if later else "you"
         return "Nothing is left that goes on by itself", waits
     if end.remaining is not None:
         said = work_words(end.remaining)

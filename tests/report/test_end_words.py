@@ -72,3 +72,11 @@ def test_lengths_are_told_in_the_unit_in_which_they_are_thought_of(seconds: floa
 
 def test_seconds_from_a_moment_on_become_moments() -> None:
     assert span_after(100.0, Range(1.0, 2.0, 3.0)) == Span(101.0, 102.0, 103.0)
+
+
+def test_words_that_are_read_later_name_dates() -> None:
+    span = Span(at(1, 13, 5), at(1, 13, 6), at(1, 13, 7))
+    assert "".join(done_words(span, None, BERLIN)) == "Done Tuesday 1 December 13:05–13:07, most likely 13:06"
+    assert moment_words(at(30, 8), None, BERLIN) == "Wednesday 30 December 08:00"
+    long = Span(at(28, 21), at(11, 0, month=1, year=2027), at(17, 6, month=1, year=2027))
+    assert done_words(long, None, BERLIN)[0] == "Done 28 December 2026 – 17 January 2027"
