@@ -97,6 +97,11 @@ def build_parser() -> argparse.ArgumentParser:
     logs.add_argument("--lines", "-n", type=_count, default=50, metavar="N", help="how many (default 50)")
 
     _add_hand_over(add)
+    share = add("share", "write a page, a picture and a paragraph about a run, for those who wait for it")
+    share.add_argument("--to", metavar="DIR", help="the folder to write into (default: shared/ in the run)")
+    share.add_argument("--zone", metavar="NAME", help="whose clock they tell, as Europe/Berlin (default: this machine's)")
+    share.add_argument("--json", action="store_true", help="print the files' names and the paragraph for programs")
+
     dashboard = add("dashboard", "serve the pages on this machine until Ctrl-C; runs go on without them", run=False)
     dashboard.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
     dashboard.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on (default 127.0.0.1)")

@@ -70,6 +70,11 @@ class RunDir:
         return self.root / "logs"
 
     @property
+    def shared(self) -> Path:
+        """Snapshots made for others; made when the first one is."""
+        return self.root / "shared"
+
+    @property
     def servers(self) -> Path:
         """What is needed to prove that a server is ours after the supervisor died; mode 0600, holds its API key."""
         return self.root / "servers"
