@@ -61,7 +61,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def check(config: RunConfig) -> list[str]:
     """Every fault as `key: what was found and what to do`; an empty list where the configuration can be used."""
-    return [*_engine(config), *_requests(config), *_datasets(config), *_apis(config)]
+    return [*_engine(config), *_requests(config), *_datasets(config), *_guards(config), *_apis(config)]
 
 
 def _engine(config: RunConfig) -> Iterator[str]:
@@ -174,6 +174,18 @@ def _datasets(config: RunConfig) -> Iterator[str]:
     for i, dataset in enumerate(config.datasets):
         if not dataset.paths or not all(path and "\0" not in path for path in dataset.paths):
             yield f'datasets[{i}].path: found {shown("path", dataset.path)}, must name a file or a pattern, as "data/*.jsonl"'
+
+
+def _guards(config: RunConfig) -> Iterator[str]:
+    for i, dataset in enumerate(config.datasets):
+        guards, own = config.guards_for(dataset), dataset.guards
+        lowest, highest = guards.min_mean_tokens, guards.max_mean_tokens
+        if lowest is not None and highest is not None and lowest >= highest:
+            own_key = own.min_mean_tokens is not None or own.max_mean_tokens is not None
+            key = f"datasets[{i}].guards.min_mean_tokens" if own_key else "guards.min_mean_tokens"
+            yield f"{key}: found {lowest:g}, must be below max_mean_tokens, which is {highest:g}"
+            if not own_key:
+                return  # the same for every dataset
 
 
 def _apis(config: RunConfig) -> Iterator[str]:

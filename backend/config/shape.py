@@ -103,6 +103,25 @@ class DriverConfig(_Section):
     disk_floor_gb: float = Field(default=2, ge=0)  # admission stops below
 
 
+class GuardLimits(_Section):
+    """What a dataset may override of the run's guards, key by key."""
+
+    enabled: bool | None = None
+    max_bad_share: Probability | None = None  # of empty, degenerate, thinking-only and repeated answers; 1: no limit
+    max_truncated_share: Probability | None = None  # of answers that the cap ended
+    max_rejected_share: Probability | None = None  # of prompts that the server refused
+    min_mean_tokens: float | None = Field(default=None, gt=0)
+    max_mean_tokens: float | None = Field(default=None, gt=0)
+
+
+class GuardsConfig(GuardLimits):
+    """When a dataset is held until somebody has looked at it. None: no limit."""
+
+    enabled: bool = True
+    max_bad_share: Probability = 0.2
+    max_rejected_share: Probability = 0.5
+
+
 class DatasetConfig(_Section):
     """One prompt dataset. Datasets run in the order in which they stand."""
 
@@ -116,6 +135,7 @@ class DatasetConfig(_Section):
     at_budget: AtBudget = Field(default=AtBudget.DRAIN, strict=False)
     turns: Turns = Field(default=Turns.LAST, strict=False)
     generation: SamplingConfig = SamplingConfig()  # overrides, key by key
+    guards: GuardLimits = GuardLimits()  # likewise
 
     @property
     def paths(self) -> list[str]:
@@ -176,6 +196,7 @@ class RunConfig(_Section):
     engine: EngineConfig
     generation: GenerationConfig = GenerationConfig()
     driver: DriverConfig = DriverConfig()
+    guards: GuardsConfig = GuardsConfig()
     datasets: list[DatasetConfig] = Field(min_length=1)
     forecast: ForecastConfig = ForecastConfig()
     costs: CostsConfig = CostsConfig()
@@ -194,6 +215,11 @@ class RunConfig(_Section):
             run, own = getattr(self.generation, key), getattr(dataset.generation, key)
             merged[key] = {**run, **own} if isinstance(run, dict) else run if own is None else own
         return SamplingConfig.model_validate(merged)
+
+    def guards_for(self, dataset: DatasetConfig) -> GuardsConfig:
+        """The run's guards with the dataset's overrides on top."""
+        own = dataset.guards.model_dump(exclude_none=True)
+        return self.guards.model_copy(update=own)
 
 
 class FrozenConfig(_Section):

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from backend.config import DatasetConfig, PromptFile, RunConfig, Turns
+from backend.holds import fact_name, from_json, to_json
 from backend.job.admission import DatasetAdmission, Limits
 from backend.job.answers import REJECTED, message_of
-from backend.job.ledger import FinishedKey, Ledger
+from backend.job.dataset_guard import DatasetGuard
+from backend.job.ledger import FinishedKey, Ledger, LedgerError
 from backend.job.ledger_search import count_lengths, recent_lengths
 from backend.job.wishes import DatasetWish
 from backend.prompts import BadLine, PromptFileError, PromptReader, next_turn, turn_count, verify
@@ -68,6 +70,12 @@ class DatasetRunner:
         self._base = base
         self._clock = clock
         self._files: list[PromptFile] = list(config.frozen.prompt_files[dataset.name]) if config.frozen else []
+        intents = ledger.accepted_intents()
+        self.guard = DatasetGuard(
+            config.guards_for(dataset),
+            from_json(ledger.get_fact(fact_name(dataset.name)), dataset.name, intents),
+            intents=lambda: len(ledger.accepted_intents()),
+        )
         totals = ledger.totals(dataset.name)
         self.admission = DatasetAdmission(
             limits_of(wish),
@@ -139,8 +147,8 @@ class DatasetRunner:
             self.admission.set_cap(max_new_tokens)
 
     def may_admit(self) -> bool:
-        """Whether the limits allow one more request now."""
-        return self.admission.may_admit(self._clock(), self.request_speed_tokens_per_s)
+        """Whether guard and limits allow one more request now."""
+        return self.guard.hold is None and self.admission.may_admit(self._clock(), self.request_speed_tokens_per_s)
 
     def limit_reached(self) -> DoneReason | None:
         """The limit that ends the dataset; None while something is in flight or one more request would be admitted."""
@@ -191,6 +199,7 @@ class DatasetRunner:
         """A request for the prompt takes a slot; `pilot`: before the dataset's turn."""
         self.turn_has_come |= not pilot
         self.admission.started(prompt.sample_id, self._clock())
+        self.guard.started(prompt)
 
     def ended_without_sample(self, prompt: Prompt) -> None:
         """The slot is free again and the prompt waits for another one."""
@@ -216,6 +225,7 @@ class DatasetRunner:
     def finished(self, prompt: Prompt, row: Row, answer: Json | None) -> None:
         """A durable sample. `answer` is the assistant message, from which a conversation goes on."""
         self._claimed.discard(prompt.sample_id)
+        self.guard.finished(prompt, row)
         if row.finish_reason == REJECTED:
             # no length was learnt from a refusal, but the sample is spent
             self.admission.given_back(prompt.sample_id, self._clock())
@@ -229,6 +239,16 @@ class DatasetRunner:
             if following is not None and not self._ledger.is_done(self.name, following.sample_id):
                 self._claimed.add(following.sample_id)
                 self._given_back.append(self._with_attempt(following))
+
+    async def keep_holds(self) -> None:
+        """What the guard found outlives this process. Where the ledger cannot be written it is tried again."""
+        if self.guard.unsaved:
+            self.guard.unsaved = False
+            try:
+                await self._ledger.set_fact(fact_name(self.name), to_json(self.guard.holds))
+            except LedgerError as error:
+                self.guard.unsaved = True
+                log.warning("%s: that it is held cannot be written down: %s", self.name, error)
 
     # -- inside ------------------------------------------------------------------------------------------------------------
 

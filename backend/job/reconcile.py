@@ -56,6 +56,7 @@ class ObservedDataset:
     admits: bool  # its limits would let one more request in
     fault: str | None = None  # why it cannot go on
     in_pilot: bool = False  # all that is in flight was sent before its turn
+    hold: str | None = None  # why a quality guard holds it
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,6 @@ def _reconcile_dataset(wish: DatasetWish, dataset: ObservedDataset, *, stopping:
 def _dataset_target(wish: DatasetWish, dataset: ObservedDataset, *, stopping: bool) -> tuple[DatasetState, str | None]:
     if dataset.fault is not None:
         return DatasetState.FAILED, dataset.fault
-    if dataset.state is DatasetState.HELD and wish.want is Want.RUNNING:
-        return DatasetState.HELD, None
     if wish.want is Want.KILLED:
         return DatasetState.KILLED, None
     if not dataset.in_flight and dataset.limit is not None:
@@ -163,7 +162,10 @@ def _dataset_target(wish: DatasetWish, dataset: ObservedDataset, *, stopping: bo
     if not dataset.in_flight and dataset.exhausted:
         return DatasetState.DONE, DoneReason.PROMPTS.value
     if wish.want is Want.PAUSED:
-        return (DatasetState.DRAINING, "pausing") if dataset.in_flight and not wish.now else (DatasetState.PAUSED, None)
+        draining = dataset.in_flight and not wish.now
+        return (DatasetState.DRAINING, "pausing") if draining else (DatasetState.PAUSED, dataset.hold)
+    if dataset.hold is not None:
+        return DatasetState.HELD, dataset.hold
     if dataset.in_pilot and dataset.admits and not dataset.exhausted and not stopping:
         return DatasetState.WAITING, None
     if dataset.in_flight:

@@ -97,6 +97,7 @@ def _observed_dataset(runner: DatasetRunner) -> plan.ObservedDataset:
         admits=runner.may_admit(),
         fault=runner.fault,
         in_pilot=runner.in_pilot,
+        hold=None if runner.guard.hold is None else runner.guard.hold.reason,
     )
 
 

@@ -19,6 +19,7 @@ import aiohttp
 
 from backend.config import RunConfig
 from backend.heartbeat import ENDED
+from backend.holds import lifts
 from backend.job import reconcile as plan
 from backend.job.bulletin import Bulletin
 from backend.job.chores import Chores
@@ -156,6 +157,8 @@ class Supervisor:
         now = time.time()
         self._disk_problem = self._disk.problem() or self.slots.tally.store_failure
         self._watch_requests()
+        for guarded in self.runners.values():
+            await guarded.keep_holds()
         actions = self._decide(now)
         if any(isinstance(action, plan.SetPhase) and action.phase in ENDED for action in actions):
             await self.keeper_of_wishes.try_to_read()  # who killed the last dataset may have revived it since
@@ -253,7 +256,7 @@ class Supervisor:
             if state is not DatasetState.RUNNING or runner.begun:
                 return
             runner.begun = True
-        severity = Severity.ERROR if state is DatasetState.FAILED else Severity.INFO
+        severity = {DatasetState.FAILED: Severity.ERROR, DatasetState.HELD: Severity.WARNING}.get(state, Severity.INFO)
         words = f"{runner.name}: {before} → {state}" + (f" ({reason})" if reason else "")
         self.bulletin.tell(f"dataset.{state}", f"dataset:{runner.name}", words, severity)
         if state is DatasetState.DONE:
@@ -305,6 +308,8 @@ class Supervisor:
         runner = self.runners.get(intent.subject.removeprefix("dataset:"))
         if runner is not None and intent.value.get("want") == Want.RUNNING:
             runner.forgive()
+            if lifts(intent, runner.name) and (words := runner.guard.go_on()):
+                self.bulletin.tell("dataset.goes_on", intent.subject, f"{runner.name} {words}", who=intent.who)
         self.sweeper.accepted(intent)
         self._update_slots()
 

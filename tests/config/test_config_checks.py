@@ -188,3 +188,28 @@ def test_a_dataset_names_its_files(path: Any) -> None:
 
 def test_a_path_that_no_system_call_takes_is_no_path() -> None:
     assert "must name a file or a pattern" in only(check(config(datasets=[{"name": "d", "path": "a\0b.jsonl"}])))
+
+
+def test_a_guard_of_the_mean_has_its_limits_in_order() -> None:
+    base = {"name": "r", "model": {"path": "m"}, "engine": {"kind": "simulated"}}
+    two = [{"name": "a", "path": "x"}, {"name": "b", "path": "x"}]
+    wrong = {"min_mean_tokens": 500, "max_mean_tokens": 100}
+    run = RunConfig.model_validate({**base, "datasets": two, "guards": wrong})
+    assert check(run) == ["guards.min_mean_tokens: found 500, must be below max_mean_tokens, which is 100"]
+    own = [two[0], {**two[1], "guards": {"min_mean_tokens": 500}}]
+    run = RunConfig.model_validate({**base, "datasets": own, "guards": {"max_mean_tokens": 100}})
+    assert check(run) == ["datasets[1].guards.min_mean_tokens: found 500, must be below max_mean_tokens, which is 100"]
+    assert run.guards_for(run.dataset("a")).min_mean_tokens is None
+
+
+def test_a_dataset_overrides_the_guards_of_the_run_key_by_key() -> None:
+    base = {"name": "r", "model": {"path": "m"}, "engine": {"kind": "simulated"}}
+    own = {"name": "a", "path": "x", "guards": {"max_bad_share": 0.9}}
+    run = RunConfig.model_validate({**base, "datasets": [own], "guards": {"enabled": False, "max_truncated_share": 0.1}})
+    guards = run.guards_for(run.datasets[0])
+    assert (guards.enabled, guards.max_bad_share, guards.max_truncated_share, guards.max_rejected_share) == (
+        False,
+        0.9,
+        0.1,
+        0.5,
+    )

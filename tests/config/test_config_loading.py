@@ -156,8 +156,8 @@ base_url = "x"
         'api."open router": found "open router", must be 1 to 64 letters, digits, dots, dashes or underscores, '
         "a letter or digit first",
         'api."open router".model: required and missing, write it',
-        "frozn: unknown key `frozn`; known are name, model, engine, generation, driver, datasets, forecast, costs, api, "
-        "telemetry",
+        "frozn: unknown key `frozn`; known are name, model, engine, generation, driver, guards, datasets, forecast, costs, "
+        "api, telemetry",
     ]
 
 

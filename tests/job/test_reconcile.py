@@ -253,3 +253,30 @@ def test_while_what_would_make_a_start_fail_is_looked_for_the_run_is_starting_an
 
     assert _actions(_wishes(), replace(new, checking=True)) == []
     assert _actions(_wishes(), new) == [SetPhase(RunPhase.RUNNING), Launch("0")]
+
+
+HOLD = "12 of 14 are empty"
+
+
+def test_a_dataset_that_its_guard_holds_is_held_with_the_reason_also_while_requests_finish_and_while_it_waits() -> None:
+    for state, in_flight in ((DatasetState.RUNNING, 2), (DatasetState.DRAINING, 2), (DatasetState.WAITING, 0)):
+        observed = _observed(_dataset(state=state, in_flight=in_flight, hold=HOLD))
+        assert _actions(_wishes(), observed) == [SetDatasetState("B1", DatasetState.HELD, HOLD)]
+    assert _actions(_wishes(), _observed(_dataset(state=DatasetState.HELD, hold=HOLD))) == []
+
+
+def test_a_held_dataset_goes_on_once_its_guard_lets_it_and_can_be_killed_and_paused() -> None:
+    held = _dataset(state=DatasetState.HELD, in_flight=0, hold=HOLD)
+    assert _actions(_wishes(), _observed(replace(held, hold=None))) == [SetDatasetState("B1", DatasetState.WAITING)]
+    paused = _actions(_wishes(_wish(want=Want.PAUSED)), _observed(held))
+    assert paused == [SetDatasetState("B1", DatasetState.PAUSED, HOLD)]
+    killed = _actions(_wishes(_wish(want=Want.KILLED, now=True)), _observed(replace(held, in_flight=2)))
+    assert killed == [SetDatasetState("B1", DatasetState.KILLED), AbortDataset("B1")]
+
+
+def test_a_held_dataset_keeps_the_run_going_and_one_with_nothing_left_to_make_does_not() -> None:
+    held = _dataset(state=DatasetState.HELD, in_flight=0, hold=HOLD)
+    assert not any(isinstance(action, SetPhase) for action in _actions(_wishes(), _observed(held)))
+    over = _actions(_wishes(), _observed(replace(held, exhausted=True)))
+    assert SetDatasetState("B1", DatasetState.DONE, "prompts") in over
+    assert SetPhase(RunPhase.STOPPING, "every dataset has ended") in over

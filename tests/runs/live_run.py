@@ -192,9 +192,13 @@ def make_run(
     generation: Mapping[str, Any] | None = None,
     driver: Mapping[str, Any] | None = None,
     forecast: Mapping[str, Any] | None = None,
+    guards: Mapping[str, Any] | None = None,
     args: Iterable[str] = (),
 ) -> LiveRun:
-    """A created run on the simulator, quick unless told otherwise. Paths in `datasets` are relative to `folder`."""
+    """A created run on the simulator, quick unless told otherwise. Paths in `datasets` are relative to `folder`.
+
+    Nothing is held for what a fault makes of it unless `guards` are given.
+    """
     config = {
         "name": "run",
         "model": {"path": "simulated/model"},
@@ -209,6 +213,7 @@ def make_run(
         "generation": {"concurrency": 16, "max_new_tokens": 300, **(generation or {})},
         "driver": {"disk_floor_gb": 0, "retry_backoff_s": 0.1, "retry_backoff_max_s": 1, **(driver or {})},
         "forecast": {**(forecast or {})},
+        "guards": {"enabled": False} if guards is None else dict(guards),
         "datasets": datasets,
     }
     path = folder / "run.toml"
