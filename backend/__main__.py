@@ -130,6 +130,18 @@ def _add_hand_over(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     export.add_argument("--force", action="store_true", help="replace an export that lies there already")
     export.add_argument("--json", action="store_true", help="for programs: progress and result as lines of JSON")
 
+    adopt = add("adopt", "JSONL files that other scripts made become finished samples of a dataset")
+    adopt.add_argument("dataset", metavar="DATASET")
+    adopt.add_argument("files", nargs="+", metavar="FILE", help="JSONL, plain or .gz")
+    adopt.add_argument("--id-field", metavar="FIELD", help="that holds the sample's id (default: custom_id, id, ...)")
+    adopt.add_argument("--prompt-field", metavar="FIELD", help="that holds the prompt (default: messages, prompt, ...)")
+    adopt.add_argument("--answer-field", metavar="FIELD", help="that holds the answer (default: response, completion, ...)")
+    adopt.add_argument("--finish-reason", choices=("stop", "length"), help="where a file tells none (default: unknown)")
+    adopt.add_argument("--model", default="unknown", metavar="NAME", help="where a file tells none (default: unknown)")
+    adopt.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json to count with (default: the model's)")
+    adopt.add_argument("--report", metavar="FILE", help="a file to make, with each line that was not adopted")
+    adopt.add_argument("--dry-run", action="store_true", help="only say what would be adopted")
+
 
 def _seconds(text: str) -> float:
     seconds = float(text)

@@ -191,7 +191,8 @@ def _lock_text(run: RunDir) -> str:
 
 
 def _changed_at(path: Path) -> float | None:
+    """When a supervisor last wrote into the lock. A time of 0: maintenance made the file, and no supervisor ever held it."""
     try:
-        return path.stat().st_mtime
+        return path.stat().st_mtime or None
     except OSError:
         return None

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from backend.commands import dashboard, demo, export, looking, share, steering, view
+from backend.commands import adopt, dashboard, demo, export, looking, share, steering, view
 
 COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "create": steering.create,
@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "list": looking.list_all,
     "logs": looking.logs,
     "export": export.export_samples,
+    "adopt": adopt.adopt_outputs,
     "share": share.share,
     "dashboard": dashboard.dashboard,
     "view": view.view,

@@ -9,12 +9,13 @@ from typing import Final
 from backend.config import ConfigError
 from backend.control import ControlError
 from backend.heartbeat import explain_sqlite
+from backend.job.adoption.output_files import AdoptError
 from backend.prompts import PromptFileError
 from backend.report.export.options import ExportError
 from backend.report.formatting import plain
 from backend.run_dir import RunDirError
 
-REFUSALS: Final = (ConfigError, ControlError, RunDirError, PromptFileError, ExportError, sqlite3.Error, OSError)
+REFUSALS: Final = (ConfigError, ControlError, RunDirError, PromptFileError, ExportError, AdoptError, sqlite3.Error, OSError)
 
 
 def say(text: str) -> None:

@@ -28,7 +28,6 @@ def read_records(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Re
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, Record | str]]:
-    decode = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
     # a binary file is cut at b"\n" only; text cut by str.splitlines() would break at U+2028 or U+0085 within a prompt
     with open_lines(path) as lines:
         for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -36,29 +35,34 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record | str]]:
                 _pass_over_line(lines, line)
                 yield number, f"longer than {MAX_LINE_BYTES >> 20} MiB: one object a line is expected"
                 continue
-            raw = line.strip()
-            if number == 1:
-                raw = raw.removeprefix(b"\xef\xbb\xbf").strip()
-            if not raw:
-                continue
-            try:
-                text = raw.decode()
-                record, end = decode(text)
-            except UnicodeDecodeError as error:
-                yield number, f"not valid UTF-8 (byte {error.start + 1} of the line)"
-            except json.JSONDecodeError as error:
-                yield number, f"not valid JSON: {error.msg} at column {error.pos + 1}{_torn(line)}"
-            except ValueError as error:
-                yield number, f"not valid JSON: {error}"
-            except RecursionError:
-                yield number, "not usable JSON: nested too deeply"
-            else:
-                if end != len(text):
-                    yield number, f"not valid JSON: something follows the object at column {end + 1}"
-                elif not isinstance(record, dict):
-                    yield number, f"must be an object, found a {type(record).__name__}"
-                else:
-                    yield number, record
+            decoded = decode_line(line, is_first=number == 1)
+            if decoded is not None:
+                yield number, decoded
+
+
+def decode_line(line: bytes, *, is_first: bool = False) -> Record | str | None:
+    """The object of a line of JSONL; a reason in words where it holds none, None where it is blank."""
+    raw = line.strip()
+    if is_first:
+        raw = raw.removeprefix(b"\xef\xbb\xbf").strip()
+    if not raw:
+        return None
+    try:
+        text = raw.decode()
+        record, end = _decode(text)
+    except UnicodeDecodeError as error:
+        return f"not valid UTF-8 (byte {error.start + 1} of the line)"
+    except json.JSONDecodeError as error:
+        return f"not valid JSON: {error.msg} at column {error.pos + 1}{_torn(line)}"
+    except ValueError as error:
+        return f"not valid JSON: {error}"
+    except RecursionError:
+        return "not usable JSON: nested too deeply"
+    if end != len(text):
+        return f"not valid JSON: something follows the object at column {end + 1}"
+    if not isinstance(record, dict):
+        return f"must be an object, found a {type(record).__name__}"
+    return record
 
 
 def _pass_over_line(lines: IO[bytes], part: bytes) -> None:
@@ -72,6 +76,9 @@ def _torn(line: bytes) -> str:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
 
 
 def _parquet_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Record | str]]:

@@ -154,7 +154,7 @@ class _IdAssigner:
         """The record's own id; None without one. Raises FormError where `id_field` names one that is not there."""
         if self._id_field is not None:
             value = record.get(self._id_field)
-            text = _as_id(value)
+            text = as_id(value)
             if text is None:
                 raise FormError(
                     f"`{self._id_field}` (id_field) must be a short text or a whole number, found {shortened(value)}"
@@ -163,7 +163,7 @@ class _IdAssigner:
         if _NO_ID(record):
             return None
         for field in ID_FIELDS:
-            if field in record and (text := _as_id(record[field])) is not None:
+            if field in record and (text := as_id(record[field])) is not None:
                 return self._numbered(text)
         return None
 
@@ -203,7 +203,8 @@ def _digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-def _as_id(value: Any) -> str | None:
+def as_id(value: Any) -> str | None:
+    """A record's value as an id, as text; None for what is none."""
     if isinstance(value, str):
         return value if 0 < len(value) <= MAX_ID_CHARS and _is_unicode(value) else None
     if isinstance(value, bool):
