@@ -3,6 +3,6 @@ SELECT
   floor($per_octave * log2(completion_tokens + 1) + 1e-9)::INTEGER AS bin,
   count(*) AS answers
 FROM samples
-WHERE dataset = $dataset AND finish_reason <> 'rejected'
+WHERE ($dataset IS NULL OR dataset = $dataset) AND finish_reason <> 'rejected'
 GROUP BY bin
 ORDER BY bin

@@ -4,4 +4,4 @@ SELECT
   quantile_cont(completion_tokens, 0.5) AS p50,
   quantile_cont(completion_tokens, 0.9) AS p90
 FROM samples
-WHERE dataset = $dataset AND finish_reason <> 'rejected'
+WHERE ($dataset IS NULL OR dataset = $dataset) AND finish_reason <> 'rejected'

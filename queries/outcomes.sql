@@ -1,6 +1,6 @@
--- What the samples of a dataset are worth, the most frequent outcome first.
+-- What the samples are worth, the most frequent outcome first.
 SELECT outcome AS name, count(*) AS samples, sum(completion_tokens)::BIGINT AS completion_tokens
 FROM samples
-WHERE dataset = $dataset
+WHERE ($dataset IS NULL OR dataset = $dataset)
 GROUP BY outcome
 ORDER BY samples DESC, name

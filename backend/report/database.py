@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
 RUNS_KEPT: Final = 3  # in memory; the one that was asked least recently makes room
+TEXTS: Final = ("messages", "reasoning", "answer", "raw_text", "tool_calls", "prompt_token_ids", "output_ids")
 ROWS_KEPT: Final = 3_000_000  # of a run in memory; rows beyond are read from their files, three times slower
 
 
@@ -75,6 +76,10 @@ class Database:
         """The sealed shards that can be read, in the manifest's order."""
         return sorted(shard for shard in self._seen if shard.path not in self.broken)
 
+    def sealed_through(self) -> dict[str, int]:
+        """Dataset → seq of the last row that a shard holds, as of the last refresh."""
+        return dict(self._sealed_through)
+
     def refresh(self) -> None:
         """Reads what has come since the last time. Raises RunDirError, duckdb.Error."""
         with self._lock:
@@ -94,7 +99,7 @@ class Database:
         self._con.execute(query_text("setup/outcome"))
         columns = ", ".join(f"{name} {kind}" for name, kind in duckdb_column_types().items())
         self._con.execute(f"CREATE TABLE no_rows ({columns})")
-        self._con.execute(query_text("setup/tables").replace("$no_facts", _facts("no_rows")))
+        self._con.execute(query_text("setup/tables").replace("$no_facts", facts_of("no_rows")))
         kept = self._con.execute("SELECT column_name FROM duckdb_columns() WHERE table_name = 'kept'").fetchall()
         self._kept_columns = ", ".join(name for (name,) in kept)
         self.broken: dict[str, str] = {}  # path of a shard → why it is skipped
@@ -131,7 +136,7 @@ class Database:
         cursor.begin()
         try:
             if kept:
-                source = _facts(self._rows_in(list(kept)))
+                source = facts_of(self.rows_in(list(kept)))
                 cursor.execute(f"INSERT INTO kept BY NAME SELECT {self._kept_columns} FROM {source}")
             for dataset, seq in sorted(set(news.sealed_through) - set(self._sealed_through)):
                 # a new table: deleted rows of the old one would keep their memory
@@ -140,7 +145,7 @@ class Database:
             if news.open_records:
                 table = arrow_table(record[1:] for record in news.open_records)
                 cursor.register("open_records", table.append_column("seq", [[record[0] for record in news.open_records]]))
-                cursor.execute(f"INSERT INTO open BY NAME SELECT * FROM {_facts('open_records', '*')}")
+                cursor.execute(f"INSERT INTO open BY NAME SELECT * FROM {facts_of('open_records', '*')}")
                 cursor.unregister("open_records")
             if news.superseded_mark != self._superseded_mark:
                 cursor.execute("DELETE FROM superseded")
@@ -167,10 +172,11 @@ class Database:
 
     def _create_views(self, con: duckdb.DuckDBPyConnection, readable: list[Shard], others: list[Shard]) -> None:
         text = query_text("setup/views").replace("$kept_columns", self._kept_columns)
-        text = text.replace("$facts_of_shards", _facts(self._rows_in(readable)))
-        con.execute(text.replace("$facts_of_others", _facts(self._rows_in(others))))
+        text = text.replace("$facts_of_shards", facts_of(self.rows_in(readable)))
+        con.execute(text.replace("$facts_of_others", facts_of(self.rows_in(others))))
 
-    def _rows_in(self, shards: list[Shard]) -> str:
+    def rows_in(self, shards: list[Shard]) -> str:
+        """The rows of shards as a table in SQL."""
         return f"read_parquet({file_list([self.run.root / s.path for s in shards])})" if shards else "no_rows"
 
     def _find_unreadable(self, cursor: duckdb.DuckDBPyConnection, shards: list[Shard]) -> dict[str, str]:
@@ -179,7 +185,7 @@ class Database:
         faults = {}
         for shard in shards:
             try:
-                cursor.execute(f"SELECT count(COLUMNS(*)) FROM {_facts(self._rows_in([shard]))}")
+                cursor.execute(f"SELECT count(COLUMNS(*)) FROM {facts_of(self.rows_in([shard]))}")
             except duckdb.Error as error:
                 faults[shard.path] = f"cannot be read ({first_line(error)})"
         return faults
@@ -216,6 +222,7 @@ def translated(run: RunDir) -> Iterator[None]:
         raise RunDirError(f"{run.name}: the finished samples could not be looked through: {first_line(error)}") from None
 
 
-def _facts(source: str, columns: str = "NULL::BIGINT AS seq, *") -> str:
-    """The short columns of rows in `source`, a table in SQL; `seq` is known of open rows only."""
-    return f"(WITH arrived AS (SELECT {columns} FROM {source}) {query_text('setup/facts')})"
+def facts_of(source: str, columns: str = "NULL::BIGINT AS seq, *", *, texts: bool = False) -> str:
+    """The short columns of rows in `source`, a table in SQL, and those of TEXTS; `seq` is known of open rows only."""
+    facts = query_text("setup/facts").replace("$texts", "".join(f", {name}" for name in TEXTS) if texts else "")
+    return f"(WITH arrived AS (SELECT {columns} FROM {source}) {facts})"

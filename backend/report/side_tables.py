@@ -26,7 +26,7 @@ class SideTable:
 
     columns: str
     holds: str
-    table: str | None = None  # where its rows stand in a database of the run, under the same names of columns
+    table: str | None = None  # where its rows stand in a database of the run
 
 
 SIDE_TABLES: Final[dict[str, SideTable]] = {
@@ -35,24 +35,24 @@ SIDE_TABLES: Final[dict[str, SideTable]] = {
         "the datasets as run.toml orders them, with the limits of now",
     ),
     "events": SideTable(
-        "at DOUBLE, kind VARCHAR, subject VARCHAR, severity VARCHAR, message VARCHAR, who VARCHAR",
+        "happened_at DOUBLE, kind VARCHAR, subject VARCHAR, severity VARCHAR, message VARCHAR, who VARCHAR",
         "what happened to the run",
         "events",
     ),
     "replaced": SideTable(
         "dataset VARCHAR, sample_id VARCHAR, position INTEGER, turn SMALLINT, attempt SMALLINT, prompt_tokens BIGINT, "
-        "completion_tokens BIGINT, finish_reason VARCHAR, at DOUBLE, reason VARCHAR",
+        "completion_tokens BIGINT, finish_reason VARCHAR, replaced_at DOUBLE, reason VARCHAR",
         "samples that a redo replaced",
         "superseded",
     ),
     "billed": SideTable(
-        "at DOUBLE, source VARCHAR, dataset VARCHAR, sample_id VARCHAR, turn SMALLINT, attempt SMALLINT, prompt_tokens BIGINT, "
-        "completion_tokens BIGINT, cost_usd DOUBLE, outcome VARCHAR",
+        "billed_at DOUBLE, source VARCHAR, dataset VARCHAR, sample_id VARCHAR, turn SMALLINT, attempt SMALLINT, "
+        "prompt_tokens BIGINT, completion_tokens BIGINT, cost_usd DOUBLE, outcome VARCHAR",
         "what an API billed, tries that failed included",
         "billed_attempts",
     ),
     "flags": SideTable(
-        "dataset VARCHAR, sample_id VARCHAR, turn SMALLINT, attempt SMALLINT, at DOUBLE, who VARCHAR, note VARCHAR",
+        "dataset VARCHAR, sample_id VARCHAR, turn SMALLINT, attempt SMALLINT, flagged_at DOUBLE, who VARCHAR, note VARCHAR",
         "samples that somebody flagged",
         "flags",
     ),
@@ -82,7 +82,8 @@ def _read(run: RunDir, name: str) -> Sequence[Sequence[Any]]:
     source = SIDE_TABLES[name].table
     if source is None:
         return _budgets(run)
-    columns = ", ".join(column.split()[0] for column in SIDE_TABLES[name].columns.split(", "))
+    names = [column.split()[0] for column in SIDE_TABLES[name].columns.split(", ")]
+    columns = ", ".join("at" if column.endswith("_at") else column for column in names)  # `at` is a word of DuckDB's own
     return _stored(run.state if name in _IN_STATE else run.ledger, source, columns)
 
 

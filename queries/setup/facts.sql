@@ -8,5 +8,5 @@ SELECT
   answer_tokens::INTEGER AS answer_tokens, tokens_estimated, tool_calls IS NOT NULL AS has_tool_calls,
   reasoning_closed, repeat_period::INTEGER AS repeat_period, repeat_share, simhash,
   epoch_us(started_at) / 1e6 AS started_at, epoch_us(first_token_at) / 1e6 AS first_token_at,
-  epoch_us(finished_at) / 1e6 AS finished_at, cost_usd, left(error, 500) AS error
+  epoch_us(finished_at) / 1e6 AS finished_at, cost_usd, left(error, 500) AS error$texts
 FROM arrived

@@ -55,7 +55,7 @@ def test_only_what_is_new_is_read_again(run: RunDir, monkeypatch: pytest.MonkeyP
     add_open(run, [sample(0)])
     seal(run, "alpha", 1)
     assert count(run) == 1
-    monkeypatch.setattr(database.Database, "_rows_in", lambda self, shards: "no_rows")
+    monkeypatch.setattr(database.Database, "rows_in", lambda self, shards: "no_rows")
     add_open(run, [sample(1)])
     assert count(run) == 2  # the shard's row was not read again: as `_rows_in` says now it has none
     read: list[object] = []
