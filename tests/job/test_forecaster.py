@@ -1,0 +1,196 @@
+"""While a run goes on it is forecast when that is due, from what was really made, and every forecast is scored at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backend import forecasts
+from backend.job import forecaster as module
+from backend.job.bulletin import Bulletin
+from backend.job.forecaster import Forecaster
+from backend.job.ledger import Ledger
+from backend.job.state_store import StateStore
+from backend.job.wishes import Want, initial
+from backend.records import DatasetState
+from backend.telemetry import EngineSample
+from tests.job.made_job import make_config, make_run_dir, make_runners
+
+
+@dataclass
+class Bench:
+    """A forecaster over real accounts and a real state.sqlite; servers and time are the test's."""
+
+    folder: Path
+    clock: float = 1000.0
+    tokens_per_s: float | None = 500.0
+    slots: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = make_config(
+            self.folder, {"A": [f"a{i}" for i in range(400)]}, generation={"max_new_tokens": 4000, "concurrency": 10}
+        )
+        self.run = make_run_dir(self.folder)
+        self.ledger = Ledger.open(self.run)
+        self.runners = make_runners(config, self.ledger)
+        self.wishes = initial(config)
+        self.store = StateStore(self.run)
+        self.keepers = [self]  # it is its own server
+        self.endpoint: object | None = "here"
+        self.slots = SimpleNamespace(
+            runners=self.runners,
+            tally=SimpleNamespace(completion_tokens=0),
+            in_flight=lambda: self.runners["A"].admission.in_flight,
+        )
+        self.bulletin = Bulletin(self.run, self.store, 1)
+        self.forecaster = self.new_life()
+
+    @property
+    def sample(self) -> EngineSample:
+        return EngineSample(key="0", at=0.0, decode_tokens_per_s=self.tokens_per_s)
+
+    def new_life(self) -> Forecaster:
+        keepers: Any = self.keepers
+        return Forecaster(self.run, slots=self.slots, keepers=keepers, store=self.store, bulletin=self.bulletin)
+
+    def begin(self, count: int) -> None:
+        runner = self.runners["A"]
+        for _ in range(count):
+            runner.started(runner.take())
+
+    def finish(self, tokens: int) -> None:
+        """The oldest request in flight becomes a sample."""
+        runner = self.runners["A"]
+        runner.admission.finished(next(iter(runner.admission._started_at)), self.clock, tokens)
+        runner.lengths[tokens] += 1
+        self.slots.tally.completion_tokens += tokens
+        runner.started(runner.take())
+
+    async def pass_time(self, seconds: int, finished_each_s: int = 0, tokens: int = 500) -> None:
+        for _ in range(seconds):
+            self.clock += 1.0
+            for _ in range(finished_each_s):
+                self.finish(tokens)
+            self.forecaster.look(self.wishes)
+            await asyncio.gather(*self.forecaster._works)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    monkeypatch.setattr(module.time, "monotonic", lambda: bench.clock)
+    bench.runners["A"]._clock = lambda: bench.clock
+    await bench.runners["A"].read_ahead(400)
+    await bench.forecaster.open()
+    yield bench
+    bench.store.close()
+    await bench.ledger.close()
+
+
+async def test_before_anything_is_made_nothing_is_said_and_why(bench: Bench) -> None:
+    await bench.pass_time(2)
+    said = forecasts.read_newest(bench.run)
+    assert said is not None
+    assert said.forecast.remaining is None
+    assert said.forecast.why_none is not None
+    assert "no speed is known" in said.forecast.why_none
+    assert not said.active
+
+
+async def test_a_forecast_comes_each_quarter_minute_at_first_and_each_minute_later(bench: Bench) -> None:
+    bench.begin(10)
+    await bench.pass_time(300)
+    early = len(bench.store._con.execute("SELECT * FROM forecasts").fetchall())
+    assert 19 <= early <= 22
+    await bench.pass_time(300)
+    later = len(bench.store._con.execute("SELECT * FROM forecasts").fetchall())
+    assert 4 <= later - early <= 6
+
+
+async def test_the_servers_rate_is_the_speed_and_the_end_follows_from_it(bench: Bench) -> None:
+    bench.begin(10)
+    await bench.pass_time(60, finished_each_s=1)
+    said = forecasts.read_newest(bench.run)
+    assert said is not None
+    assert said.forecast.assumptions is not None
+    assert said.forecast.assumptions.tokens_per_s.p50 == pytest.approx(500, rel=0.15)
+    assert said.forecast.remaining is not None
+    # 400 samples of 500 tokens at 500 tokens/s, a minute of them made: 340 s, and a little for what slows down
+    assert said.forecast.remaining.p10 < 340 < said.forecast.remaining.p90
+    basis = forecasts.read_basis(bench.run)
+    assert basis is not None
+    assert basis.observation.datasets[0].state is DatasetState.RUNNING
+
+
+async def test_a_server_that_tells_no_rate_is_known_by_what_it_finished(bench: Bench) -> None:
+    bench.tokens_per_s = None
+    bench.begin(10)
+    await bench.pass_time(120, finished_each_s=1)
+    history = bench.forecaster.observe(bench.wishes).history
+    assert history.tokens_per_s[3:].mean() == pytest.approx(500, rel=0.1)
+
+
+async def test_work_that_was_lost_was_not_made(bench: Bench) -> None:
+    bench.begin(10)
+    runner = bench.runners["A"]
+    for _ in range(100):
+        runner.admission.may_admit(bench.clock, 50.0)
+        await bench.pass_time(1)
+    assert bench.forecaster.observe(bench.wishes).history.tokens_per_s.sum() == pytest.approx(50 * 90, rel=0.2)
+    for prompt_id in list(runner.admission._started_at):
+        runner.lost_tokens += runner.admission.begins_anew(prompt_id, bench.clock)
+    await bench.pass_time(20)
+    assert bench.forecaster.observe(bench.wishes).history.tokens_per_s.sum() < 50 * 25
+
+
+async def test_a_pause_takes_no_time_and_a_change_of_wishes_is_a_new_plan(bench: Bench) -> None:
+    bench.begin(2)
+    await bench.pass_time(30)
+    active_s = bench.forecaster.observe(bench.wishes).active_s
+    for prompt_id in list(bench.runners["A"].admission._started_at):
+        bench.runners["A"].admission.given_back(prompt_id, bench.clock)
+    await bench.pass_time(500)
+    assert bench.forecaster.observe(bench.wishes).active_s <= active_s + 1
+    bench.forecaster.changed("what is wanted has changed", plan=True)
+    await bench.pass_time(4)
+    said = forecasts.read_newest(bench.run)
+    assert said is not None
+    assert (said.plan, said.reason) == (1, "what is wanted has changed")
+
+
+async def test_a_run_that_is_to_stop_is_not_forecast(bench: Bench) -> None:
+    bench.wishes = replace(bench.wishes, run=Want.STOPPED)
+    bench.begin(2)
+    await bench.pass_time(100)
+    assert forecasts.read_newest(bench.run) is None
+
+
+async def test_what_ends_is_scored_and_a_new_life_goes_on_counting(bench: Bench) -> None:
+    bench.begin(10)
+    await bench.pass_time(120, finished_each_s=1)
+    bench.forecaster.dataset_done("A")
+    await bench.forecaster.finish(run_is_done=True)
+    assert {one.subject for one in forecasts.read_scores(bench.run)} == {"dataset:A", "run"}
+    said = forecasts.read_newest(bench.run)
+    assert said is not None
+    bench.forecaster = bench.new_life()
+    await bench.forecaster.open()
+    assert bench.forecaster.observe(bench.wishes).active_s == said.active_s
+    assert len(bench.forecaster._own) == 2
+
+
+async def test_an_error_in_the_forecast_is_told_and_stops_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError
+
+    monkeypatch.setattr(module, "_reckon", broken)
+    bench.begin(2)
+    await bench.pass_time(20)
+    words = [event.message for event in bench.bulletin._told]
+    assert words == ["No forecast can be made: an error in Headway itself (ArithmeticError)."]
