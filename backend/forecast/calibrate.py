@@ -153,5 +153,7 @@ BUILT_IN: Final = Calibration(
     progress=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9),
     lower_z=(-1.0, -0.95, -1.0, -1.0, -1.05, -1.12, -1.1, -1.2, -0.9),
     upper_z=(1.1, 1.1, 1.25, 1.2, 1.12, 1.2, 1.3, 1.65, 1.45),
-    middle_log=(-0.03, 0.0, 0.015, 0.015, 0.02, 0.015, 0.01, 0.0, 0.0),
+    # Fitted over steady and unsteady servers together the middle moved up by 1.5 %, and steady ones, the usual kind, were told
+    # too late by 2 to 3 %: the median of the draws stands as it is.
+    middle_log=(0.0,) * 9,
 )
