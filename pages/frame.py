@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 PAGES = {
     "This run": [
         ("overview.py", "Overview", "overview"),
+        ("compare.py", "Compare", "compare"),
         ("datasets.py", "Datasets", "datasets"),
         ("engine.py", "Engine", "engine"),
         ("gpus.py", "GPUs", "gpus"),

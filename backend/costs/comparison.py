@@ -66,15 +66,16 @@ class ApiWay:
     """An API's side of it."""
 
     api: Api
-    whole: Estimate
+    whole: Estimate  # until what is in flight on the box has finished as well; the money is the API's alone
+    total_usd: UsdRange | None  # with what the box costs until then, where that is known
     datasets: Mapping[str, Estimate]  # each by itself, sent now
     batch_usd: Decimal | None  # the whole, where a batch within a day will do and has a known discount
     break_even_gpu_hour_usd: Decimal | None  # dearer GPU-hours make this API pay
 
     @property
     def point(self) -> tuple[float, Decimal] | None:
-        """(seconds, US dollars), the middles; None where either is unknown."""
-        return (self.whole.seconds.p50, self.whole.usd.p50) if self.whole.seconds and self.whole.usd else None
+        """(seconds, US dollars in all), the middles; None where either is unknown."""
+        return (self.whole.seconds.p50, self.total_usd.p50) if self.whole.seconds and self.total_usd else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,9 @@ def _way(side: _ApiSide, api: Api, here: Forecast, finishing: Estimate | None) -
     whole = side.estimate(api, waiting, usd_range(costs))
     finishing_s = finishing.seconds if finishing is not None else None
     if finishing_s is not None and whole.seconds is not None:
-        whole = Estimate(later(whole.seconds, finishing_s), whole.usd, whole.tokens_per_s, whole.binds)
+        binds = Binding.BOX if finishing_s.p50 > whole.seconds.p50 else whole.binds
+        whole = Estimate(later(whole.seconds, finishing_s), whole.usd, whole.tokens_per_s, binds)
+    here_usd = finishing.usd if finishing is not None else None
     batch_usd = None
     if whole.usd is not None and api.prices.batch_discount is not None:
         batch_usd = EXACT.multiply(whole.usd.p50, 1 - api.prices.batch_discount.value)
@@ -202,6 +205,7 @@ def _way(side: _ApiSide, api: Api, here: Forecast, finishing: Estimate | None) -
     return ApiWay(
         api=api,
         whole=whole,
+        total_usd=whole.usd + here_usd if whole.usd is not None and here_usd is not None else whole.usd,
         datasets={one.name: side.estimate(api, (one,), usd_range([cost])) for one, cost in zip(waiting, costs, strict=True)},
         batch_usd=batch_usd,
         break_even_gpu_hour_usd=break_even_gpu_hour_usd(whole.usd.p50 if whole.usd else None, box.gpus, saved_s),

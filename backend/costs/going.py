@@ -40,7 +40,7 @@ def draw_going(
     each = speed.tokens_per_s * np.exp(speed.log_sd * spread_normals(draws, stream(0, "api speed")))
     before, before_allowed, asked = np.zeros(draws), np.zeros(draws), np.zeros(draws)
     ends: dict[str, Floats] = {}
-    busy: dict[Binding, float] = dict.fromkeys(Binding, 0.0)
+    busy = dict.fromkeys((Binding.STREAMS, Binding.REQUESTS, Binding.TOKENS), 0.0)
     last_s = np.zeros(draws)
     for one in waiting:
         going = pace(limits, each, speed.first_token_s, one.lengths.mean, prompt_tokens.get(one.name) or 0.0)

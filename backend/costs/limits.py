@@ -23,6 +23,7 @@ class Binding(StrEnum):
     REQUESTS = "requests a minute"
     TOKENS = "tokens a minute"
     LONGEST = "the longest answer"  # by itself, however many run beside it
+    BOX = "what is in flight on the box"  # and finishes there
 
 
 @dataclass(frozen=True, slots=True)

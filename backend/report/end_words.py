@@ -65,11 +65,16 @@ def moment_words(at: float, now: float | None, zone: tzinfo) -> str:
 
 
 def work_words(remaining: Range) -> str:
-    """ "12–19 h of work": a range of active seconds, both ends in the unit that suits the middle."""
-    whole = max(remaining.p50, 1.0)
+    """ "12–19 h of work": a range of active seconds."""
+    return f"{range_words(remaining)} of work"
+
+
+def range_words(seconds: Range) -> str:
+    """ "12–19 h": how long something takes, both ends in the unit that suits the middle."""
+    whole = max(seconds.p50, 1.0)
     unit_s, unit = next(((s, name) for over, s, name in _UNITS if whole >= over), (1, "s"))
-    low, high = _short(remaining.p10 / unit_s), _short(remaining.p90 / unit_s)
-    return f"{low} {unit} of work" if low == high else f"{low}–{high} {unit} of work"
+    low, high = _short(seconds.p10 / unit_s), _short(seconds.p90 / unit_s)
+    return f"{low} {unit}" if low == high else f"{low}–{high} {unit}"
 
 
 def length_words(seconds: float) -> str:

@@ -1,0 +1,107 @@
+"""The APIs that a run is compared with: those of its run.toml, and those that sell its model by the list of prices.
+
+Each value comes with words that tell where it is from: measured by a probe, written in run.toml, or assumed; what is assumed is
+the reader's to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final
+
+from backend.config import ApiConfig, RunConfig
+from backend.costs.comparison import Api
+from backend.costs.limits import ApiLimits, StreamSpeed
+from backend.costs.prices import Prices
+from backend.prices.lookup import prices_of
+from backend.prices.models_endpoint import kept_prices
+from backend.prices.price_list import Listing, listings
+from backend.probes import Probe
+
+MEASURED: Final = "measured"
+WRITTEN: Final = "run.toml"
+ASSUMED: Final = "assumed"
+ASSUMED_LOG_SD: Final = 0.35  # of a stream's speed that nobody measured: 8 of 10 lie within a factor of 1.6
+MEASURED_LOG_SD: Final = 0.15  # of one that a probe measured: another hour is another load
+ASSUMED_FIRST_TOKEN_S: Final = 1.0
+MOST_LISTED: Final = 8
+RESELLER: Final = "HuggingFace ("
+OPENROUTER: Final = "OpenRouter"
+OPENROUTER_URL: Final = "https://openrouter.ai/api/v1"
+WELL_KNOWN: Final = ("openai/gpt-oss-120b", "qwen/qwen3-32b", "meta-llama/llama-3.3-70b-instruct")  # for a model nobody sells
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What is taken for an API that tells nothing of it."""
+
+    stream_tokens_per_s: float = 50.0
+    streams: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An API with where its figures come from, in words."""
+
+    api: Api
+    configured: bool
+    speed_source: str
+    streams_source: str
+    probe: Probe | None = None
+    base_url: str | None = None  # of a configured one
+
+
+def configured_options(settings: RunConfig, probes: Mapping[str, Probe], assumed: Assumed, at: datetime) -> list[Option]:
+    """The APIs of run.toml, measured values in place of assumed ones where a probe has them."""
+    created = settings.frozen.created_at if settings.frozen else None
+    written = date.fromisoformat(created[:10]) if created else None
+    return [
+        _configured(name, api, probe=probes.get(name), assumed=assumed, at=at, written=written)
+        for name, api in settings.api.items()
+    ]
+
+
+def listed_options(model: str, assumed: Assumed, at: datetime) -> list[Option]:
+    """Who else sells that model, by the list: the cheapest few, a reseller only where it has a price of its own."""
+    chosen: dict[tuple[Any, ...], Listing] = {}
+    for each in sorted(listings(model, at), key=lambda listing: listing.provider.startswith(RESELLER)):
+        prices = each.prices
+        chosen.setdefault(tuple(p and p.value for p in (prices.input_per_mtok, prices.output_per_mtok)), each)
+    kept = [each for each in listings(model, at) if each in chosen.values()][:MOST_LISTED]
+    limits, speed = ApiLimits(assumed.streams), _assumed_speed(assumed.stream_tokens_per_s)
+    return [Option(Api(each.provider, each.model, _newest(each), limits, speed), False, ASSUMED, ASSUMED) for each in kept]
+
+
+def _newest(listing: Listing) -> Prices:
+    """The list's prices, or OpenRouter's own where they were fetched."""
+    if listing.provider != OPENROUTER:
+        return listing.prices
+    return kept_prices(OPENROUTER_URL, listing.model).over(listing.prices)
+
+
+def _configured(
+    name: str, api: ApiConfig, *, probe: Probe | None, assumed: Assumed, at: datetime, written: date | None
+) -> Option:
+    told = probe if probe is not None and probe.model == api.model else None
+    if told is not None and told.stream_tokens_per_s:
+        spread = (told.stream_log_sd or 0.0) / max(told.answered, 1) ** 0.5
+        first_s = told.first_token_s if told.first_token_s is not None else ASSUMED_FIRST_TOKEN_S
+        speed, source = StreamSpeed(told.stream_tokens_per_s, max(spread, MEASURED_LOG_SD), first_s), MEASURED
+    elif api.stream_tokens_per_s is not None:
+        speed, source = _assumed_speed(api.stream_tokens_per_s), WRITTEN
+    else:
+        speed, source = _assumed_speed(assumed.stream_tokens_per_s), ASSUMED
+    limits = ApiLimits(
+        streams=api.concurrency or assumed.streams,
+        requests_per_minute=api.requests_per_minute or (told.requests_per_minute if told else None),
+        tokens_per_minute=api.tokens_per_minute or (told.tokens_per_minute if told else None),
+    )
+    cached = told.cached_share if told is not None and told.cached_share is not None else 0.0
+    way = Api(name, api.model, prices_of(api, at, written), limits, speed, cached)
+    return Option(way, True, source, WRITTEN if api.concurrency else ASSUMED, told, api.base_url)
+
+
+def _assumed_speed(tokens_per_s: float) -> StreamSpeed:
+    return StreamSpeed(tokens_per_s, ASSUMED_LOG_SD, ASSUMED_FIRST_TOKEN_S)
