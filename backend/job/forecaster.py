@@ -26,6 +26,7 @@ from backend.job.speed_history import SpeedBins
 from backend.job.state_store import StateStore
 from backend.job.wishes import Want, Wishes
 from backend.run_dir import RunDir, RunDirError
+from backend.sweeps import Curve, Points
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Forecaster:
         self._looked_at: float | None = None  # monotonic
         self._lost = self._made = 0.0  # tokens, at the last look
         self._ready = 0  # replicas
+        self._curve: Points | None = None
         self._reason: str | None = "the supervisor has started"
         self._said_at = -EVERY_S
         self._own: list[Scored] = []
@@ -70,8 +72,15 @@ class Forecaster:
         self._plan += plan
         self._reason = reason
 
-    def look(self, wishes: Wishes) -> None:
-        """Call it each second: notes what was made since the last look, and begins a forecast when one is due."""
+    def look(self, wishes: Wishes, curve: Curve | None = None) -> None:
+        """Call it each second: notes what was made since the last look, and begins a forecast when one is due.
+
+        `curve`: what a sweep has measured.
+        """
+        points = curve.points if curve is not None else None
+        if points != self._curve:
+            self._curve = points
+            self.changed("a sweep tells how fast how many requests are")
         clock = time.monotonic()
         active = self._slots.in_flight() > 0
         if self._looked_at is not None:
@@ -93,6 +102,7 @@ class Forecaster:
             concurrency=wishes.concurrency,
             datasets=tuple(dataset_now(runners[name], wishes.datasets[name], clock) for name in wishes.order),
             history=self._bins.history(),
+            speed_curve=self._curve,
             budget_stop=BudgetStop.CANCEL if cancel else BudgetStop.RESERVE,
         )
 

@@ -167,7 +167,7 @@ class Supervisor:
             self._act(action)
         self._update_slots()
         self.chores.look_for_work(now)
-        self.forecaster.look(self.keeper_of_wishes.wishes)
+        self.forecaster.look(self.keeper_of_wishes.wishes, self.sweeper.curve)
         self._note_conditions(now)
         tally = self.slots.tally
         self._rates.add(now, tally.finished, tally.completion_tokens, tally.finished - tally.rejected)

@@ -136,6 +136,21 @@ async def test_a_server_that_tells_no_rate_is_known_by_what_it_finished(bench: B
     assert history.tokens_per_s[3:].mean() == pytest.approx(500, rel=0.1)
 
 
+async def test_the_curve_of_a_sweep_is_what_a_new_forecast_rests_on(bench: Bench) -> None:
+    points = ((1.0, 62.0), (8.0, 370.0), (48.0, 409.0))
+    curve: Any = SimpleNamespace(points=points)
+    bench.begin(10)
+    await bench.pass_time(6)
+    bench.clock += 1
+    bench.forecaster.look(bench.wishes, curve)
+    await asyncio.gather(*bench.forecaster._works)
+    said, basis = forecasts.read_newest(bench.run), forecasts.read_basis(bench.run)
+    assert said is not None
+    assert basis is not None
+    assert said.reason == "a sweep tells how fast how many requests are"
+    assert basis.observation.speed_curve == points
+
+
 async def test_work_that_was_lost_was_not_made(bench: Bench) -> None:
     bench.begin(10)
     runner = bench.runners["A"]
