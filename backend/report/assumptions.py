@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from backend.forecast.calibrate import Range
@@ -37,6 +37,13 @@ def assumption_rows(found: Forecast, basis: Basis) -> tuple[Assumption, ...]:
     rows += [_outages(assumed), _concurrency(assumed, basis, remaining)]
     rows.sort(key=lambda row: -(row.later_s or 0.0))
     return (*rows, *_limits(found), _ranges(assumed))
+
+
+def for_others(row: Assumption) -> Assumption:
+    """The same for those who have not set up the run."""
+    return replace(
+        row, value=row.value.replace(" for you", " for somebody"), source=row.source.replace(YOURS, "set for the run")
+    )
 
 
 def _speed(assumed: Assumptions, observation: Observation) -> Assumption:

@@ -67,10 +67,10 @@ def ending(view: RunView, said: Said | None) -> Ending:
     return Ending(EndKind.STANDING, said.at, remaining=remaining, left_out=left_out)
 
 
-def end_words(end: Ending, now: float, zone: tzinfo, *, later: bool = False) -> tuple[str, str]:
+def end_words(end: Ending, now: float, zone: tzinfo, *, later: bool = False, others: bool = False) -> tuple[str, str]:
     """The answer in words, and what may stand fainter behind it: ("Done Thursday 09:10–15:40", ", most likely 12:05").
 
-    `later`: for words that others read at another time.
+    `later`: for words that are read at another time; `others`: by those who do not operate the run.
     """
     today = None if later else now
     without = f", without {names_words(end.left_out)}" if end.left_out else ""
@@ -83,7 +83,7 @@ def end_words(end: Ending, now: float, zone: tzinfo, *, later: bool = False) -> 
         return (f"Finished {moment_words(end.finished_at, today, zone)}" if end.finished_at is not None else "Finished"), ""
     if end.kind is EndKind.NOTHING_LEFT:
         waits = f": {names_words(end.left_out)} {'waits' if len(end.left_out) == 1 else 'wait'} for " if end.left_out else ""
-        waits += "" if not waits else "somebody" if later else "you"
+        waits += "" if not waits else "somebody" if others else "you"
         return "Nothing is left that goes on by itself", waits
     if end.remaining is not None:
         said = work_words(end.remaining)

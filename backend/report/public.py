@@ -7,6 +7,7 @@ who can do nothing about it is said in words of our own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from backend.heartbeat import SupervisorState
 from backend.records import RunPhase
@@ -15,7 +16,8 @@ from backend.report.headline import age_words, headline, progress, share_done
 from backend.report.looks import Look, of_dataset, of_run
 from backend.report.views import DatasetView, RunView, TotalsView
 
-_WORKING = frozenset({SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING})
+FINGERPRINT_SHOWN: Final = 12  # of 64 digits: enough to tell runs apart
+_WORKING: Final = frozenset({SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING})
 
 
 @dataclass(frozen=True, slots=True)

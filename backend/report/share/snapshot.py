@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Final
 
-from backend.report.assumptions import YOURS, Assumption
+from backend.report.assumptions import Assumption, for_others
 from backend.report.end_words import span_words
 from backend.report.ending import EndKind, end_words
 from backend.report.forecast import DatasetEnd, ForecastView, forecast_view, record_words
 from backend.report.formatting import DASH, compact, duration, number
 from backend.report.looks import Look
-from backend.report.public import PublicDataset, PublicRun, public_run
+from backend.report.public import FINGERPRINT_SHOWN, PublicDataset, PublicRun, public_run
 from backend.report.share.fan import Band, Fan
 from backend.run_dir import RunDir
-
-FINGERPRINT_SHOWN: Final = 12  # of 64 digits: enough to tell runs apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def take_snapshot(run: RunDir, now: float, zone: tzinfo) -> Snapshot:
 def snapshot_of(forecast: ForecastView, zone: tzinfo) -> Snapshot:
     """The same, from what was read already."""
     run, now = public_run(forecast.view), forecast.at
-    answer, likely = end_words(forecast.ending, now, zone, later=True)
+    answer, likely = end_words(forecast.ending, now, zone, later=True, others=True)
     if forecast.ending.kind in (EndKind.GOING, EndKind.FINISHED):
         likely += f" ({datetime.fromtimestamp(now, zone):%Z})"
     return Snapshot(
@@ -78,7 +75,7 @@ def snapshot_of(forecast: ForecastView, zone: tzinfo) -> Snapshot:
         data_age="nothing was measured yet" if run.data_age_s is None else f"newest figures {duration(run.data_age_s)} old",
         fan=_fan(forecast),
         datasets=tuple(map(_dataset, run.datasets, forecast.datasets, [zone] * len(run.datasets))),
-        assumptions=tuple(map(_for_others, forecast.assumptions)),
+        assumptions=tuple(map(for_others, forecast.assumptions)),
         record=record_words(forecast.record) if forecast.ending.remaining is not None else None,
     )
 
@@ -112,10 +109,3 @@ def _dataset(public: PublicDataset, found: DatasetEnd, zone: tzinfo) -> SharedDa
     ends = DASH if found.end is None else span_words(found.end, None, zone)
     mean = number(public.mean_completion_tokens)
     return SharedDataset(public.name, public.look, public.progress, done, mean, ends)
-
-
-def _for_others(row: Assumption) -> Assumption:
-    """Who reads this has not set up the run."""
-    return replace(
-        row, value=row.value.replace(" for you", " for somebody"), source=row.source.replace(YOURS, "set for the run")
-    )

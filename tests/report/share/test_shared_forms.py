@@ -59,7 +59,7 @@ def test_the_sentence_is_the_views_own_with_dates_and_the_name_of_the_zone(tmp_p
     with at_work(tmp_path) as run:
         view = forecast_view(run, NOW)
     shared = snapshot_of(view, BERLIN)
-    assert shared.sentence == "".join(end_words(view.ending, NOW, BERLIN, later=True)) + " (CET)."
+    assert shared.sentence == "".join(end_words(view.ending, NOW, BERLIN, later=True, others=True)) + " (CET)."
     assert re.fullmatch(r"Done Tuesday 1 December 1\d:\d\d–\d\d:\d\d, most likely 1\d:\d\d \(CET\)\.", shared.sentence)
     assert view.ending.span is not None
     assert shared.fan is not None
