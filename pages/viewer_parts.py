@@ -18,8 +18,7 @@ DATASETS: Final = [
     Column("Dataset"),
     Column("State"),
     Column("Progress"),
-    *(Column(name, right=True) for name in ("Samples", "Mean tok", "tok/s")),
-    Column("Expected end"),
+    *(Column(name, right=True) for name in ("Samples", "Mean tok", "tok/s", "Expected end")),
 ]
 ASSUMED: Final = [Column("Assumption"), Column("Value"), Column("Source"), Column("If 10 % worse", right=True)]
 

@@ -1,4 +1,4 @@
-"""What those who only watch one run are told: how it goes, at most a second old, and its forecast, both read once for all of them.
+"""What those who only watch one run are told: how it goes, at most a second old, and its forecast, read once for all.
 
 What they may see at all is `public.py`'s.
 """
