@@ -31,7 +31,8 @@ class SweptServer:
     life: str = "first"
     concurrency: int = 48
     prompts: int = 1_000_000
-    speed: float = 1.0
+    prompt_tokens: int = 300
+    max_running: int = 256
     counter_stands: bool = False
     finished: list[Sequence] = field(default_factory=list)
     aborted: int = 0
@@ -44,9 +45,9 @@ class SweptServer:
         self._made = 0
         self.scheduler = Scheduler(
             curve=SpeedCurve.parse(self.curve),
-            speed=self.speed,
+            speed=1.0,
             prefill_tokens_per_s=20_000,
-            max_running=256,
+            max_running=self.max_running,
             max_queued=None,
             pool_tokens=CAPACITY_TOKENS,
             prefix_cache=PrefixCache(enabled=False),
@@ -75,12 +76,21 @@ class SweptServer:
             self._took([one for one in self.scheduler.abort(sequence, self.at_s) if one is not sequence])
         self._flying = self._flying[:keep]
 
+    def in_flight_ids(self) -> list[str]:
+        """The oldest first."""
+        return [one.rid for one in self._flying]
+
     def look(self, obstacle: str | None = None) -> Look:
         """What the supervisor would see now."""
+        first = [(s.arrived_at, s.first_token_at - s.arrived_at) for s in self.finished if s.first_token_at is not None]
+        return Look(self.at_s, self.in_flight, (self.replica_look("0", self.life),), obstacle, first)
+
+    def replica_look(self, name: str, life: str) -> ReplicaLook:
+        """This server as a replica of that name."""
         counted_at_s, tokens = self._published
-        replica = ReplicaLook(
-            name="0",
-            life=self.life,
+        return ReplicaLook(
+            name=name,
+            life=life,
             counted_at_s=counted_at_s,
             tokens=tokens,
             held=False,
@@ -90,8 +100,6 @@ class SweptServer:
             kv_capacity_tokens=CAPACITY_TOKENS,
             first_token_s=None,
         )
-        first = [(s.arrived_at, s.first_token_at - s.arrived_at) for s in self.finished if s.first_token_at is not None]
-        return Look(self.at_s, self.in_flight, (replica,), obstacle, first)
 
     def _publish(self, step_s: float) -> None:
         """As often as SGLang does: every 15 decode steps, as far as they can be told apart here."""
@@ -105,7 +113,7 @@ class SweptServer:
             self.prompts -= 1
             tokens = max(2, round(self._rng.lognormvariate(math.log(self.mean_tokens) - 0.5, 1.0)))
             self._made += 1
-            one = Sequence(str(self._made), 300, tokens, FinishKind.STOP, 32_000, self.at_s)
+            one = Sequence(str(self._made), self.prompt_tokens, tokens, FinishKind.STOP, 32_000, self.at_s)
             self._flying.append(one)
             self._took(self.scheduler.submit(one, self.at_s))
 
