@@ -83,6 +83,8 @@ def build_parser() -> argparse.ArgumentParser:
     for command in (start, stop, pause, resume, kill, redo, change, engine):
         command.add_argument("--no-wait", action="store_true", help="do not wait for the supervisor's answer")
 
+    _sweep_options(add("sweep", "measure the speed at several concurrencies; without --concurrency: what the last sweep told"))
+
     status = add("status", "how far a run is")
     wait = add("wait", "wait until a run has ended: 0 finished or stopped, 1 failed, dead or timed out")
     wait.add_argument("--timeout", type=_seconds, metavar="S", help="give up after so many seconds")
@@ -143,6 +145,16 @@ def _add_hand_over(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     adopt.add_argument("--dry-run", action="store_true", help="only say what would be adopted")
 
 
+def _sweep_options(sweep: argparse.ArgumentParser) -> None:
+    sweep.add_argument("--concurrency", type=_levels, metavar="N,N,...", help="requests in flight, ascending: 1,4,8,16,32,48")
+    sweep.add_argument("--level-s", type=_seconds, metavar="S", help="the most for one level (default 120)")
+    sweep.add_argument("--abort", action="store_true", help="abort what is beyond the first level, in place of waiting for it")
+    sweep.add_argument("--import", dest="file", metavar="FILE", help="take the JSONL of sglang.benchmark.serving instead")
+    sweep.add_argument("--replicas", type=_replicas, default=1, metavar="N", help="that FILE was measured on (default 1)")
+    sweep.add_argument("--json", action="store_true", help="for programs; docs/cli.md documents the fields")
+    sweep.add_argument("--no-wait", action="store_true", help="do not wait for the end of the sweep")
+
+
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 <= seconds < float("inf"):
@@ -173,6 +185,17 @@ def _share(text: str) -> float:
     return share
 
 
+def _levels(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _replicas(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
 def _port(text: str) -> int:
     port = int(text)
     if not 1 <= port <= 65_535:
@@ -194,6 +217,8 @@ _seconds.__name__ = "number of seconds"
 _count.__name__ = "count"
 _port.__name__ = "port"
 _share.__name__ = "share from 0 to below 1"
+_levels.__name__ = "list of whole numbers with commas between"
+_replicas.__name__ = "number of replicas"
 
 if __name__ == "__main__":
     sys.exit(main())

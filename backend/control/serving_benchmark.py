@@ -1,6 +1,6 @@
-"""Reads what SGLang's own load generator measured (`python -m sglang.benchmark.serving --output-file`) as levels of a sweep.
+"""Reads what SGLang's own load generator (`python -m sglang.benchmark.serving --output-file`) measured as levels of a sweep.
 
-It appends one JSON object a run of it to the file; used are `max_concurrency`, `output_throughput` (tokens/s) and, where answers
+It appends one JSON object a run to the file. Used are `max_concurrency`, `output_throughput` (tokens/s) and, where answers
 were streamed, `median_ttft_ms`. Everything else is passed over.
 """
 
