@@ -22,6 +22,7 @@ from pages.pressing import tell_answers
 from pages.replica_table import replica_table
 from pages.run_picker import picked_run
 from pages.states import of_severity
+from pages.sweep_part import draw_sweep
 from pages.tables import Column, Moment, draw_table, heading
 from pages.window import pick_window, window_end
 
@@ -96,6 +97,7 @@ if run is None:
     no_run()
 else:
     head(run)
+    draw_sweep(run)
     charts(run)
     commands(run)
     draw_logs(run)

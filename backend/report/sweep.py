@@ -43,11 +43,14 @@ class SweepView:
         return self.sweep is not None and self.sweep.state is SweepState.RUNNING
 
 
-def read_sweep(run: RunDir, view: RunView, settings: RunConfig) -> SweepView:
-    """The newest sweep; its recommendation rests on what the newest forecast was made from. Raises RunDirError."""
+def read_sweep(run: RunDir, view: RunView, settings: RunConfig, *, recommending: bool = True) -> SweepView:
+    """The newest sweep; its recommendation rests on what the newest forecast was made from. Raises RunDirError.
+
+    A recommendation takes some ten forecasts (0.2 s): what is looked at each second does without.
+    """
     sweeps, replicas = sweeps_of(run), replicas_of(settings)
     curve = newest_curve(sweeps, replicas)
-    basis = read_basis(run) if curve is not None else None
+    basis = read_basis(run) if curve is not None and recommending else None
     found = None
     if curve is not None and basis is not None:
         found = recommended(basis, curve, _kv_room(run, view))
