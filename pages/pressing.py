@@ -88,10 +88,10 @@ def attempt(act: Callable[[], None]) -> None:
         st.session_state[_TOLD] = str(error)
 
 
-def confirm(word: str, act: Callable[[], None]) -> None:
-    """The end of a dialog: Cancel, and the button that acts."""
+def confirm(word: str, act: Callable[[], None], *, harmless: bool = False) -> None:
+    """The end of a dialog: Cancel, and the button that acts; red unless it is `harmless`."""
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="dialog-cancel"):
             st.rerun()
-        if st.button(word, key="dialog-confirm", type="primary", on_click=act):
+        if st.button(word, key="dialog-agree" if harmless else "dialog-confirm", type="primary", on_click=act):
             st.rerun()

@@ -64,6 +64,7 @@ def _confirm_sweep(run: RunDir, view: RunView) -> None:
     confirm(
         "Sweep",
         lambda: write_wish(lambda t: want_sweep(run, levels, who(), level_limit_s=float(limit_s), drain=drain, token=t), token),
+        harmless=True,
     )
 
 
@@ -74,6 +75,7 @@ def _confirm_use(run: RunDir, told: SweepView, concurrency: int) -> None:
     confirm(
         f"Use {concurrency}",
         lambda: write_wish(lambda t: want_setting(run, "concurrency", str(concurrency), who(), token=t), token),
+        harmless=True,
     )
 
 

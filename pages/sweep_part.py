@@ -8,7 +8,7 @@ import streamlit as st
 
 from backend.config import ConfigError, load
 from backend.report.status import read_status
-from backend.report.sweep import HEAD, SweepView, curve_sentences, level_rows, read_sweep, sweep_sentence
+from backend.report.sweep import SHORT_HEAD, SweepView, curve_sentences, read_sweep, short_rows, sweep_sentence
 from backend.report.sweep_chart import sweep_figure
 from backend.report.views import RunView
 from backend.run_dir import RunDir, RunDirError
@@ -18,7 +18,7 @@ from pages.sweep_buttons import sweep_button, use_button
 from pages.tables import Column, draw_table, heading
 
 LEVELS_S, OUTCOME_S = 3, 60
-COLUMNS = [Column(name[0].upper() + name[1:], right=True) for name in HEAD]
+COLUMNS = [Column(name, right=True) for name in SHORT_HEAD]
 _SEEN = "sweep_seen"  # the state of the newest sweep as this tab drew it last
 
 
@@ -42,7 +42,7 @@ def sweep_levels(run: RunDir) -> None:
             sweep_button(run, view, told)
             st.empty()
     if told.sweep is not None and told.sweep.levels:
-        draw_table(COLUMNS, level_rows(told.sweep.levels), label="Levels of the sweep")
+        draw_table(COLUMNS, short_rows(told.sweep.levels), label="Levels of the sweep")
     seen = (told.sweep.id, told.sweep.state) if told.sweep else None
     if st.session_state.setdefault(_SEEN, seen) != seen:
         st.session_state[_SEEN] = seen

@@ -18,6 +18,7 @@ from backend.sweeps import Curve, Sweep, SweepLevel, SweepState, newest_curve, s
 
 DEFAULT_LEVELS: Final = (1, 4, 8, 16, 32, 48)
 HEAD: Final = ("in flight", "tokens/s", "±", "a request", "first token", "running", "KV", "context", "measured")
+SHORT_HEAD: Final = ("In flight", "Tokens/s", "A request", "First token", "KV pool, tokens in it", "Measured")
 LEFT_EARLY: Final = {
     SweepState.CANCELLED: "was cancelled",
     SweepState.ENDED: "could not go on",
@@ -150,6 +151,16 @@ def level_rows(levels: Sequence[SweepLevel]) -> list[list[str]]:
     return [_row(level) for level in levels]
 
 
+def short_rows(levels: Sequence[SweepLevel]) -> list[list[str]]:
+    """The same under `SHORT_HEAD`: for a page that may be narrow."""
+    rows = []
+    for count, speed, width, each, first, _, usage, context, measured in level_rows(levels):
+        within = "" if width == DASH else f" ± {width}"
+        kv = usage if context == DASH else f"{usage}, {context} a request"
+        rows.append([count, f"{speed}{within}", each, first, kv, measured])
+    return rows
+
+
 def to_dict(view: SweepView) -> dict[str, Any]:
     """For programs; docs/cli.md documents the fields."""
     sweep, curve, found = view.sweep, view.curve, view.recommendation
@@ -202,22 +213,27 @@ def _kv_room(run: RunDir, view: RunView) -> KvRoom | None:
 
 def _row(level: SweepLevel) -> list[str]:
     width = _share(level.half_width_tokens_per_s, level.tokens_per_s)
-    context = None if level.context_tokens is None else level.context_tokens
     return [
         f"{level.concurrency:,}",
         _speed(level.tokens_per_s),
         width,
         _speed(level.tokens_per_s_a_request),
-        DASH if level.first_token_s is None else f"{level.first_token_s:.2f} s",
+        _wait(level.first_token_s),
         DASH if level.running is None else f"{level.running:.1f}",
         DASH if level.token_usage is None else f"{level.token_usage:.0%}",
-        number(context),
+        number(level.context_tokens),
         duration(level.measured_s) + ("" if level.known or level.measured_s is None else ", time up"),
     ]
 
 
 def _speed(tokens_per_s: float) -> str:
     return number(tokens_per_s, 0 if tokens_per_s >= 100 else 1)
+
+
+def _wait(seconds: float | None) -> str:
+    if seconds is None:
+        return DASH
+    return f"{1000 * seconds:,.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def _share(part: float | None, whole: float) -> str:
