@@ -38,7 +38,7 @@ def wait_sweep(run: LiveRun, state: SweepState, timeout_s: float = 60.0) -> Swee
 
 
 def test_a_sweep_measures_each_level_and_goes_back_to_what_is_wished(tmp_path: Path, new_run: NewRun) -> None:
-    expected = {"A": write_prompts(tmp_path / "A.jsonl", 200)}
+    write_prompts(tmp_path / "A.jsonl", 2_000)
     run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "20", *STEADY])
     run.start()
     run.wait(lambda s: s.in_flight == 16)
@@ -48,6 +48,7 @@ def test_a_sweep_measures_each_level_and_goes_back_to_what_is_wished(tmp_path: P
     assert (accepted, message) == (False, "A sweep is running already. Wait for its end, or cancel it first.")
     sweep = wait_sweep(run, SweepState.FINISHED)
     run.wait(lambda s: s.in_flight == 16, what="not back")
+    run.set("A.max_samples", "10")
     status = run.wait_left()
 
     assert [level.concurrency for level in sweep.levels] == [2, 8]
@@ -61,7 +62,7 @@ def test_a_sweep_measures_each_level_and_goes_back_to_what_is_wished(tmp_path: P
     assert curve is not None
     assert [n for n, _ in curve.points] == [2, 8]
     assert status.phase is RunPhase.FINISHED
-    run.check_exact(expected)
+    run.check_exact()
     assert run.kinds()["sweep.level"] == 2
 
 
