@@ -26,7 +26,7 @@ def time_ticks(since: float, until: float, zone: tzinfo, most: int) -> tuple[tup
     minutes = next((m for m in _MINUTES if m * 60 * most >= span_s), None)
     if minutes is None:
         days = next((d for d in _DAYS if d * _DAY_S * most >= span_s), _DAYS[-1])
-        return tuple((at.timestamp(), f"{at.day} {at:%b}") for at in _midnights(since, until, zone, days))
+        return tuple((at.timestamp(), f"{at.day} {at:%b}") for at in _midnights(since, until, zone, days)[:most])
     begin = datetime.fromtimestamp(since, zone).replace(hour=0, minute=0, second=0, microsecond=0)
     ticks = []
     for i in range(math.ceil((until - begin.timestamp()) / (minutes * 60)) + 2):
