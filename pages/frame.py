@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 PAGES = {
     "This run": [
         ("overview.py", "Overview", "overview"),
+        ("forecast.py", "Forecast", "forecast"),
         ("compare.py", "Compare", "compare"),
         ("datasets.py", "Datasets", "datasets"),
         ("engine.py", "Engine", "engine"),

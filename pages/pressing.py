@@ -7,7 +7,7 @@ another tab or a rerun writes the same wish, which is one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from getpass import getuser
 from typing import Final
 
@@ -72,9 +72,15 @@ def wish_of(run: RunDir, subject: str, want: str, place: str) -> tuple[str, str]
 
 def write_wish(wish: Callable[[str], Intent], token: str) -> None:
     """Writes a wish; why it could not be written is told on the page."""
+    write_wishes([(wish, token)])
+
+
+def write_wishes(wishes: Sequence[tuple[Callable[[str], Intent], str]]) -> None:
+    """Writes wishes with their tokens, in this order; at the first that cannot be written it stops, and the page says why."""
 
     def act() -> None:
-        st.session_state[_ASKED] = [*st.session_state.get(_ASKED, []), wish(token)]
+        for wish, token in wishes:
+            st.session_state[_ASKED] = [*st.session_state.get(_ASKED, []), wish(token)]
 
     attempt(act)
 

@@ -110,7 +110,7 @@ def _limits(found: Forecast) -> list[Assumption]:
     left_out = found.assumptions.left_out if found.assumptions else ()
     if left_out:
         waits = "waits" if len(left_out) == 1 else "wait"
-        rows.append(Assumption("Left out", f"{names_words(left_out)}, which {waits} for you", YOURS))
+        rows.append(Assumption("Left out", f"{names_words(left_out)}, which {waits} for somebody", YOURS))
     return rows
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from backend import forecasts, telemetry_store
+from backend import config, forecasts, telemetry_store
 from backend.forecast.forecast import DatasetForecast, naive
 from backend.forecast.paths import Paths, paths
 from backend.forecasts import Basis, RangeSaid, Said, held_share
@@ -18,7 +19,7 @@ from backend.heartbeat import has_table, reading
 from backend.records import DatasetState
 from backend.report.assumptions import Assumption, assumption_rows
 from backend.report.chart_labels import Mark
-from backend.report.end_words import Span, span_after
+from backend.report.end_words import HOUR_S, Span, span_after
 from backend.report.ending import Ending, EndKind, ending
 from backend.report.live_series import first_sample_at
 from backend.report.live_telemetry import ALL, read_events
@@ -86,11 +87,15 @@ class ForecastView:
     assumptions: tuple[Assumption, ...]
     record: Record
     naive_s: float | None  # what simple extrapolation says
+    deadline: float | None  # epoch seconds
+    ask_after_s: float  # a run longer than this is asked whether there is a faster way
+    replicas: int
 
 
 def forecast_view(run: RunDir, now: float) -> ForecastView:
     """`now` in epoch seconds. Costs three forecasts, about 0.1 s of a core. Raises ConfigError, RunDirError."""
-    view = read_status(run, now, counted=False)
+    settings = config.load(run.config)
+    view = read_status(run, now, counted=False, settings=settings)
     said, basis = forecasts.read_newest(run), forecasts.read_basis(run)
     end = ending(view, said)
     goes_on = end.kind is EndKind.GOING
@@ -114,7 +119,15 @@ def forecast_view(run: RunDir, now: float) -> ForecastView:
         assumptions=assumption_rows(said.forecast, basis) if said is not None and basis is not None else (),
         record=Record(len(own), held_share(own), assumed.own_results if assumed else 0),
         naive_s=naive(basis.observation) if basis is not None and end.kind in (EndKind.GOING, EndKind.STANDING) else None,
+        deadline=deadline_of(view),
+        ask_after_s=settings.forecast.ask_after_h * HOUR_S,
+        replicas=settings.engine.replicas,
     )
+
+
+def deadline_of(view: RunView) -> float | None:
+    """Epoch seconds; None without one."""
+    return datetime.fromisoformat(view.deadline).timestamp() if view.deadline else None
 
 
 def record_words(record: Record) -> str:

@@ -16,7 +16,7 @@ from backend.report.chart_labels import Mark, label, place
 from backend.report.chart_lines import Line, local_time
 from backend.report.chart_theme import Palette, faded, palette, template
 from backend.report.charts import LANE_PX, PLOT_WIDTH_PX, TITLE_PX, Level, mark_line, mark_words, time_series
-from backend.report.end_words import Span, moment_words, span_words
+from backend.report.end_words import DAY_S, Span, moment_words, span_words
 from backend.report.forecast import DatasetEnd, ForecastView
 from backend.report.formatting import compact, plural
 
@@ -62,7 +62,7 @@ def fan_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -> go.
         height_px=320,
     )
     figure.add_traces([go.Scatter(trace) for trace in extra])
-    figure.update_layout(yaxis_tickformat=",~s")
+    figure.update_layout(yaxis_tickformat=",~s", xaxis=_ticks(until - since))
     return figure
 
 
@@ -109,8 +109,8 @@ def range_history_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = Fal
         },
         "height": HISTORY_PX,
         "margin": {"l": 8, "r": 12, "t": head_px, "b": 8},
-        "xaxis": {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", "nticks": 6},
-        "yaxis": {"type": "date", "nticks": 5},
+        "xaxis": {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", **_ticks(until - since)},
+        "yaxis": {"type": "date", **_ticks(max(one.end.p90 for one in said) - min(one.end.p10 for one in said))},
         "annotations": [mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None],
         "shapes": [*(mark_line(m, local_time(m.mark.at, zone), plot_px, p.dim) for m in placed), across],
     }
@@ -144,7 +144,11 @@ def datasets_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -
         "height": TITLE_PX + 40 + ROW_PX * len(rows),
         "margin": {"l": 6, "r": 8, "t": TITLE_PX + 4, "b": 8},
         "hovermode": "closest",
-        "xaxis": {"range": [local_time(since - margin, zone), local_time(until + margin, zone)], "type": "date", "nticks": 5},
+        "xaxis": {
+            "range": [local_time(since - margin, zone), local_time(until + margin, zone)],
+            "type": "date",
+            **_ticks(until - since),
+        },
         "yaxis": {"range": [0.35 - len(rows), 0.85], "showgrid": False, "showticklabels": False},
         "annotations": words,
         "shapes": [{**line, "line": {"color": p.dim, "width": 1, "dash": "dot"}}],
@@ -188,6 +192,11 @@ def _when(row: DatasetEnd, now: float, zone: tzinfo) -> str:
     if row.ended_at is not None:
         return f"{row.state or 'ended'} {moment_words(row.ended_at, now, zone)}"
     return str(row.state or "")
+
+
+def _ticks(span_s: float) -> dict[str, Any]:
+    """Few and short, so that they stand beside each other on a narrow screen; days without hours where there are many."""
+    return {"nticks": 5, "tickformat": "%-d %b" if span_s > 5 * DAY_S else "%H:%M\n%a %-d %b"}
 
 
 def _ends(end: Span | None) -> Sequence[float | None]:

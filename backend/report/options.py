@@ -34,6 +34,11 @@ class Option:
     prices: tuple[str, ...]
     makes_it: bool | None = None
 
+    @property
+    def changes_anything(self) -> bool:
+        """Whether it is more than to let the run go on."""
+        return self.changes != Changes()
+
 
 def ranked(
     basis: Basis, *, replicas: int, levels: Sequence[float] = (), deadline_in_s: float | None = None

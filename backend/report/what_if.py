@@ -6,6 +6,7 @@ wishes that would make them true.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,18 +103,17 @@ def prices(now: Forecast, then: Forecast, changes: Changes, effects: tuple[CapEf
     """What the data lose, or gain: "414k fewer samples", "23 % of answers cut off". Empty: the same data."""
     words = []
     for effect in effects:
-        cut = f"{_percent(effect.truncated_share)} of answers of {effect.dataset} cut off"
-        if effect.truncated_share_now >= 0.01:
-            cut += f" (now {_percent(effect.truncated_share_now)})"
-        words.append(f"{cut}, mean {number(effect.mean_tokens)} in place of {number(effect.mean_tokens_now)}")
-    if not (changes.samples or changes.budgets or changes.caps or changes.dropped):
-        return ()
-    before, after = _expected(now), _expected(then)
+        cut = f"{_percent(effect.truncated_share)} of {effect.dataset}'s answers cut off"
+        if effect.truncated_share_now >= 0.02:
+            cut += f", now {_percent(effect.truncated_share_now)}"
+        words.append(f"{cut} (mean {number(effect.mean_tokens_now)} → {number(effect.mean_tokens)})")
+    touched = {*changes.dropped, *(name for name, _ in (*changes.samples, *changes.budgets, *changes.caps))}
+    before, after = _expected(now, touched), _expected(then, touched)
     for i, noun in enumerate(("samples", "tokens")):
-        if changes.caps and noun == "tokens":
-            continue  # shorter answers are fewer tokens: the mean says it
         less = before[i] - after[i]
-        if abs(less) > _WORTH_TELLING * max(before[i], 1.0) and (noun == "samples" or not words or changes.budgets):
+        # shorter answers are fewer tokens: the mean has said it; fewer samples likewise
+        told = noun == "samples" or bool(changes.budgets) or not words
+        if told and abs(less) > _WORTH_TELLING * max(before[i], 1.0):
             words.append(f"{compact(abs(less))} {'fewer' if less > 0 else 'more'} {noun}")
     for name in changes.dropped:
         words.append(f"nothing more of {name}")
@@ -156,10 +156,11 @@ def _key(dataset: str, setting: str) -> str:
     return f"datasets.{dataset}.{setting}"
 
 
-def _expected(found: Forecast) -> tuple[float, float]:
-    """Samples and tokens of all datasets in the end."""
-    samples = sum(one.total_samples.p50 for one in found.datasets if one.total_samples is not None)
-    return samples, sum(one.total_tokens.p50 for one in found.datasets if one.total_tokens is not None)
+def _expected(found: Forecast, names: Collection[str]) -> tuple[float, float]:
+    """Samples and tokens of these datasets in the end."""
+    told = [one for one in found.datasets if one.name in names]
+    samples = sum(one.total_samples.p50 for one in told if one.total_samples is not None)
+    return samples, sum(one.total_tokens.p50 for one in told if one.total_tokens is not None)
 
 
 def _percent(share: float) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from backend.records import DatasetState, DatasetStatus, EngineState, JobStatus, ReplicaStatus, RunPhase
 from backend.run_dir import RunDir
 from tests.finished_samples import add_open, sample, seal
+from tests.made_forecast import two_datasets, write_forecast
 from tests.made_run import beat, holding_lock, job_status, make_run, write_event
 
 
@@ -31,6 +32,7 @@ def _past(run: RunDir, status: JobStatus) -> None:
     write_event(run, "alpha: requests are sent again.", now - 60, severity="warning")
     run.supervisor_log().write_text("started\n")
     run.server_log("0").write_text("server ready\n")
+    write_forecast(run, two_datasets(), now - 30, active=status.in_flight > 0)
     beat(run, status, now)
 
 

@@ -23,6 +23,16 @@ EXPECTED: dict[str, dict[str, str]] = {
         "finished": "Finished, 2 of 2 datasets done",
         "supervisor dead": "Interrupted",
     },
+    "forecast.py": {
+        "": "8 of 10 ranges should hold",
+        "created": "the run has not been started.",
+        "starting": "the first one comes within a minute of work.",
+        "running": "Done ",
+        "paused": "h of work once it runs",
+        "failed": "What this assumes",
+        "finished": "Finished today",
+        "supervisor dead": "h of work once it runs",
+    },
     "engine.py": {
         "": "A simulated engine",
         "created": "It starts with the run",

@@ -61,8 +61,7 @@ def test_prices_are_told_in_data() -> None:
     budget = imagine(BASIS, Changes(budgets=(("beta", 2_000_000),)), 1)
     assert any(words.startswith("3.0") and words.endswith("M fewer tokens") for words in budget.prices), budget.prices
     capped = imagine(BASIS, Changes(caps=(("alpha", 2048),)), 1)
-    assert "of answers of alpha cut off" in capped.prices[0]
-    assert "in place of" in capped.prices[0]
+    assert "of alpha's answers cut off (mean " in capped.prices[0]
     assert capped.effects[0].mean_tokens < capped.effects[0].mean_tokens_now
     dropped = imagine(BASIS, Changes(dropped=("beta",)), 1)
     assert dropped.prices[-1] == "nothing more of beta"
@@ -101,7 +100,7 @@ def test_the_options_of_the_story_are_ranked_with_their_prices() -> None:
     assert samples.prices == ("414k fewer samples",)
     assert samples.changes.samples == (("sharegpt", 500_000),)
     cap = named["A cap of 2,048 tokens"]
-    assert "of answers of sharegpt cut off" in cap.prices[0]
+    assert "of sharegpt's answers cut off" in cap.prices[0]
     assert 11 * DAY_S < named[LET_IT_RUN].remaining.p50 < 15 * DAY_S
     assert samples.remaining.p50 < 0.55 * named[LET_IT_RUN].remaining.p50
 
