@@ -38,9 +38,8 @@ def question(
     if api_s is not None and api_s * API_GAIN <= left_s:
         return Question(f"An API would be done in about {length_words(api_s)}, this box in {length_words(left_s)}.")
     if left_s > ask_after_s:
-        return Question(
-            f"About {length_words(left_s)} are leftXX."
-        )
+        more = f"more than the {length_words(ask_after_s)} after which this is asked"
+        return Question(f"About {length_words(left_s)} are left, {more}.")
     return None
 
 
