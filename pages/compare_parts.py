@@ -53,12 +53,11 @@ def draw_notes(view: CompareView) -> None:
 def draw_setup(view: CompareView) -> None:
     """How to have an API of one's own here, a price of the box, and newer prices."""
     addresses = price_addresses(view)
-    if st.button(
-        "Refresh prices", key="compare_refresh", help=f"Asks {', '.join(addresses)} for prices; sends no key and no data"
-    ):
+    heading("Newer prices", f"A press asks {' and '.join(addresses)}; no key and no data are sent")
+    if st.button("Refresh prices", key="compare_refresh"):
         with st.spinner("Asking…"):
             st.session_state[TOLD] = refresh_prices(addresses, time.time())
-        st.rerun(scope="fragment")
+        st.rerun()
     for words in st.session_state.get(TOLD, []):
         st.text(words)
     if view.case.box.usd_per_hour is None:

@@ -75,6 +75,7 @@ def plain_name(model: str) -> str:
     return name
 
 
+@cache
 def list_name() -> str:
     """The list with its version, as the source of a price."""
     return f"{PACKAGE} {version(PACKAGE)}"

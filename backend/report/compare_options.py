@@ -65,11 +65,12 @@ def configured_options(settings: RunConfig, probes: Mapping[str, Probe], assumed
 
 def listed_options(model: str, assumed: Assumed, at: datetime) -> list[Option]:
     """Who else sells that model, by the list: the cheapest few, a reseller only where it has a price of its own."""
+    found = listings(model, at)
     chosen: dict[tuple[Any, ...], Listing] = {}
-    for each in sorted(listings(model, at), key=lambda listing: listing.provider.startswith(RESELLER)):
+    for each in sorted(found, key=lambda listing: listing.provider.startswith(RESELLER)):
         prices = each.prices
         chosen.setdefault(tuple(p and p.value for p in (prices.input_per_mtok, prices.output_per_mtok)), each)
-    kept = [each for each in listings(model, at) if each in chosen.values()][:MOST_LISTED]
+    kept = [each for each in found if each in chosen.values()][:MOST_LISTED]
     limits, speed = ApiLimits(assumed.streams), _assumed_speed(assumed.stream_tokens_per_s)
     return [Option(Api(each.provider, each.model, _newest(each), limits, speed), False, ASSUMED, ASSUMED) for each in kept]
 

@@ -44,6 +44,14 @@ EXPECTED: dict[str, dict[str, str]] = {
         "supervisor dead": "the supervisor is gone",
     },
     "gpus.py": {"": "No GPU is measured now"},
+    "compare.py": {
+        "created": "How long staying takes is not known yet",
+        "running": "What no price shows",
+        "paused": "counted as if resumed now",
+        "failed": "Nothing waits to be made",
+        "finished": "Nothing waits to be made",
+        "supervisor dead": "What no price shows",
+    },
     "datasets.py": {
         "": "alpha",
         "created": "No sample of this dataset is finished yet",
