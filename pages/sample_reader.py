@@ -5,17 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from backend.records import Outcome
-from backend.report.formatting import DASH, duration, moment, number, plain
-from backend.report.samples import Sample, SampleLine, read_sample, recent_samples
+from backend.report.sample_finder import Wanted, find
+from backend.report.samples import SampleLine, read_sample
 from backend.run_dir import RunDir, RunDirError
-from pages.clock import local
 from pages.nothing import cannot
-from pages.tables import Column, Moment, caption, draw_table, heading
+from pages.sample_view import draw_sample, step_through
+from pages.tables import heading
 
 KEPT = 50  # so many can be stepped through; they stay the same ones while new samples finish
-LONGEST = 20_000  # characters of a text that are shown
-SHORT = 1_500  # characters of a text that is shown without a scroll bar of its own
-LONG_PX = 340
 
 
 @st.fragment
@@ -32,63 +29,23 @@ def draw_samples(run: RunDir, dataset: str) -> None:
             if not lines:
                 st.text("None yet.")
                 return
-            at = _step(f"{place}/at", len(lines))
-            sample = read_sample(run, dataset, lines[at])
+            at = step_through(f"{place}/at", len(lines), back="Newer", on="Older", name="sample")
+            sample = read_sample(run, lines[at])
         except RunDirError as error:
             cannot("The samples cannot be read", error)
             return
     if sample is None:
         st.text("This sample is no longer there: it was given up, or another ledger took the place of the one it was in.")
     else:
-        _draw(sample, lines[at])
+        draw_sample(sample, lines[at])
 
 
 def _lines(place: str, run: RunDir, dataset: str, outcome: Outcome | None) -> list[SampleLine]:
     if not st.session_state.get(place):
-        st.session_state[place] = recent_samples(run, dataset, limit=KEPT, outcome=outcome)
+        st.session_state[place] = find(run, Wanted(dataset, outcome), limit=KEPT)
         st.session_state[f"{place}/at"] = 0
     lines: list[SampleLine] = st.session_state[place]
     return lines
-
-
-def _step(key: str, count: int) -> int:
-    def step(by: int) -> None:
-        st.session_state[key] += by
-
-    at = min(st.session_state.get(key, 0), count - 1)
-    st.session_state[key] = at
-    st.button("Newer", key="sample-newer", on_click=step, args=(-1,), disabled=at == 0)
-    st.button("Older", key="sample-older", on_click=step, args=(1,), disabled=at == count - 1)
-    st.text(f"{at + 1} of {count}")
-    return at
-
-
-def _draw(sample: Sample, line: SampleLine) -> None:
-    row = sample.row
-    tokens = number(row.completion_tokens) + (" (estimated)" if row.tokens_estimated else "")
-    columns = ["Sample", "Outcome", "Ended by", "Prompt tokens", "Completion tokens", "Reasoning tokens", "Took", "Finished"]
-    cells = [row.sample_id, sample.outcome.replace("_", " "), row.finish_reason, number(row.prompt_tokens), tokens]
-    cells += [number(sample.reasoning_tokens), duration(line.finished_at - line.started_at)]
-    heads = [Column(name, right="tokens" in name) for name in columns]
-    draw_table(heads, [[*cells, Moment(line.finished_at)]], label="Sample")
-    for said in sample.prompt:
-        _text(f"Prompt, {said.role}", said.text)
-    if row.error is not None:
-        _text("Error", row.error)
-    if sample.reasoning is not None:
-        _text("Reasoning", sample.reasoning)
-    if row.error is None:
-        _text("Answer", sample.answer)
-    if row.tool_calls is not None:
-        _text("Tool calls", row.tool_calls)
-    caption(f"Finished {local(line.finished_at)}, {moment(line.finished_at)}; turn {row.turn + 1}, attempt {row.attempt}")
-
-
-def _text(name: str, text: str) -> None:
-    cut = "" if len(text) <= LONGEST else f", the first {LONGEST:,} of {len(text):,} characters"
-    caption(f"{name[:100]}{cut}")
-    height = "content" if len(text) < SHORT else LONG_PX
-    st.code(plain(text[:LONGEST], keep="\n\t") or DASH, language=None, wrap_lines=True, height=height)
 
 
 def _outcome_word(name: str) -> str:

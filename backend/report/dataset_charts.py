@@ -15,24 +15,28 @@ from backend.report.formatting import number
 
 CAP_SHOWN_BINS: Final = 3 * BINS_PER_OCTAVE  # a cap further than this beyond the longest answer is told in words only
 NARROW_PX: Final = 300  # of a plot on a phone: words that do not collide there do so nowhere
-_STEP_WORDS: Final = {60: "a minute", 300: "5 minutes", 900: "15 minutes", 3600: "an hour", 21600: "6 hours", 86400: "a day"}
+STEP_WORDS: Final = {60: "a minute", 300: "5 minutes", 900: "15 minutes", 3600: "an hour", 21600: "6 hours", 86400: "a day"}
 _TICKS: Final = tuple(step * 10**power for power in range(7) for step in (1, 3))
 
 
 def lengths_chart(lengths: Lengths, cap_tokens: int | None, *, dark: bool = False) -> go.Figure:
     """A histogram over a logarithmic axis, with the median and the cap marked. `lengths` holds at least one bin."""
     edges, counts = list(lengths.edges_tokens), list(lengths.counts)
-    first = round(_place(edges[0]))
-    if cap_tokens is not None and _place(cap_tokens) - _place(edges[-1]) <= CAP_SHOWN_BINS:
+    first = round(length_place(edges[0]))
+    if cap_tokens is not None and length_place(cap_tokens) - length_place(edges[-1]) <= CAP_SHOWN_BINS:
         while edges[-1] <= cap_tokens:
             edges.append(edge_tokens(first + len(edges)))
             counts.append(0)
-    marks = [Mark(_place(lengths.p50_tokens), f"median {number(lengths.p50_tokens)}")] if lengths.p50_tokens is not None else []
+    marks = (
+        [Mark(length_place(lengths.p50_tokens), f"median {number(lengths.p50_tokens)}")]
+        if lengths.p50_tokens is not None
+        else []
+    )
     if cap_tokens is not None and cap_tokens <= edges[-1]:
-        marks.append(Mark(_place(cap_tokens), f"cap {number(cap_tokens)}"))
+        marks.append(Mark(length_place(cap_tokens), f"cap {number(cap_tokens)}"))
     ten_and_ninety = f"8 of 10 lie between {number(lengths.p10_tokens)} and {number(lengths.p90_tokens)}"
     figure = histogram(
-        [_place(edge) for edge in edges],
+        [length_place(edge) for edge in edges],
         counts,
         title="Length of the finished answers",
         subtitle=f"Answers by completion tokens, {ten_and_ninety}; logarithmic axis",
@@ -42,10 +46,8 @@ def lengths_chart(lengths: Lengths, cap_tokens: int | None, *, dark: bool = Fals
         dark=dark,
         width_px=NARROW_PX,
     )
-    ticks = [tick for tick in _TICKS if edges[0] <= tick <= edges[-1]]
     figure.update_traces(customdata=[[math.ceil(a), math.ceil(b) - 1] for a, b in pairwise(edges)])
-    figure.update_xaxes(tickvals=[_place(tick) for tick in ticks], ticktext=[_short(tick) for tick in ticks])
-    return figure
+    return figure.update_xaxes(**length_ticks(length_place(edges[0]), length_place(edges[-1])))
 
 
 def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False) -> go.Figure:
@@ -54,7 +56,7 @@ def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False
     figure = time_series(
         [Line("tokens/h", middle, pace.tokens_per_hour, step_s=pace.step_s)],
         title="Completion tokens an hour",
-        subtitle=f"By when their answers finished, in steps of {_STEP_WORDS[pace.step_s]}",
+        subtitle=f"By when their answers finished, in steps of {STEP_WORDS[pace.step_s]}",
         unit="tokens/h",
         since=pace.at[0],
         until=min(now, pace.at[-1] + pace.step_s),
@@ -64,10 +66,16 @@ def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False
     return figure.update_xaxes(nticks=6)
 
 
+def length_ticks(first: float, last: float) -> dict[str, list[float] | list[str]]:
+    """Round lengths between two places of that axis."""
+    ticks = [tick for tick in _TICKS if first <= length_place(tick) <= last]
+    return {"tickvals": [length_place(tick) for tick in ticks], "ticktext": [_short(tick) for tick in ticks]}
+
+
 def _short(tokens: int) -> str:
     return f"{tokens // 1_000_000}M" if tokens >= 1_000_000 else f"{tokens // 1000}k" if tokens >= 1000 else str(tokens)
 
 
-def _place(tokens: float) -> float:
-    """Where a length lies on the axis: one unit a bin."""
+def length_place(tokens: float) -> float:
+    """Where a length lies on a logarithmic axis: one unit a bin."""
     return BINS_PER_OCTAVE * math.log2(tokens + 1)

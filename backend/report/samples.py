@@ -1,5 +1,5 @@
 """Finished samples with their texts, one at a time: from the ledger while they are open, else from the shards that may hold
-them. Which samples there are is asked of `database.py`.
+them. Which samples there are is asked of `sample_finder.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from backend.heartbeat import has_table, reading
 from backend.outcomes import outcome_of, split_reasoning
 from backend.records import Outcome, Row
 from backend.report.connection import connect, first_line, query_text
-from backend.report.database import run_query
 from backend.rows import row_from_record
 from backend.run_dir import RunDir, RunDirError
 
@@ -23,6 +22,7 @@ CLOCK_SLACK_S: Final = 0.001  # times are kept to the microsecond; a manifest's 
 class SampleLine:
     """A finished sample without its texts. Times are epoch seconds."""
 
+    dataset: str
     position: int
     turn: int
     attempt: int
@@ -54,16 +54,9 @@ class Sample:
     reasoning_tokens: int | None  # as the server says, else by what the answer leaves of the completion
 
 
-def recent_samples(run: RunDir, dataset: str, *, limit: int, outcome: Outcome | None = None) -> list[SampleLine]:
-    """The samples that finished last, newest first; superseded ones are left out. Raises RunDirError."""
-    wanted = None if outcome is None else outcome.value
-    rows = run_query(run, "recent_samples", dataset=dataset, limit=limit, outcome=wanted)
-    return [SampleLine(**{**row, "outcome": Outcome(row["outcome"])}) for row in rows]
-
-
-def read_sample(run: RunDir, dataset: str, line: SampleLine) -> Sample | None:
+def read_sample(run: RunDir, line: SampleLine) -> Sample | None:
     """The whole sample; None where it is in no place any more. Raises RunDirError where its shard cannot be read."""
-    record = _open_record(run, dataset, line) or _sealed_record(run, dataset, line)
+    record = _open_record(run, line) or _sealed_record(run, line)
     if record is None:
         return None
     row = row_from_record(record)
@@ -96,16 +89,16 @@ def _text_of(message: dict[str, Any]) -> str:
     return f"{text}\n{json.dumps(calls, ensure_ascii=False, indent=1)}".strip() if calls else text
 
 
-def _open_record(run: RunDir, dataset: str, line: SampleLine) -> dict[str, Any] | None:
+def _open_record(run: RunDir, line: SampleLine) -> dict[str, Any] | None:
     query = "SELECT * FROM open_rows WHERE dataset = ? AND position = ? AND turn = ? AND attempt = ?"
     with reading(run.ledger) as con:
         if con is None or not has_table(con, "open_rows"):
             return None
-        record = con.execute(query, (dataset, line.position, line.turn, line.attempt)).fetchone()
+        record = con.execute(query, (line.dataset, line.position, line.turn, line.attempt)).fetchone()
     return None if record is None else dict(record)
 
 
-def _sealed_record(run: RunDir, dataset: str, line: SampleLine) -> dict[str, Any] | None:
+def _sealed_record(run: RunDir, line: SampleLine) -> dict[str, Any] | None:
     import duckdb
 
     # read after the open rows: a row that is being sealed meanwhile stands in one of both places
@@ -116,7 +109,7 @@ def _sealed_record(run: RunDir, dataset: str, line: SampleLine) -> dict[str, Any
     with reading(run.ledger) as con:
         if con is None or not has_table(con, "sealed_shards"):
             return None
-        paths = [row["path"] for row in con.execute(query, (dataset, at + CLOCK_SLACK_S, at - CLOCK_SLACK_S))]
+        paths = [row["path"] for row in con.execute(query, (line.dataset, at + CLOCK_SLACK_S, at - CLOCK_SLACK_S))]
     if not paths:
         return None
     wanted = {"position": line.position, "turn": line.turn, "attempt": line.attempt}

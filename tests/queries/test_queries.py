@@ -22,7 +22,8 @@ PARAMETERS = {
     "length_quantiles": {"dataset": "alpha"},
     "outcomes": {"dataset": "alpha"},
     "pace": {"dataset": "alpha", "step_s": 60},
-    "recent_samples": {"dataset": "alpha", "limit": 5, "outcome": None},
+    "found_samples": {"dataset": "alpha", "limit": 5, "outcome": None, "source": None, "order": "newest"},
+    "sources": {"dataset": "alpha"},
 }
 
 
@@ -73,5 +74,5 @@ def test_outcomes_of_stored_rows_are_those_of_the_code(tmp_path: Path) -> None:
     add_open(run, rows[:20])
     seal(run, "alpha", 1)
     add_open(run, rows[20:])
-    found = run_query(run, "recent_samples", dataset="alpha", limit=100, outcome=None)
+    found = run_query(run, "found_samples", dataset=None, limit=100, outcome=None, source=None, order="newest")
     assert {row["position"]: row["outcome"] for row in found} == expected

@@ -216,7 +216,14 @@ def test_near_duplicates(tmp_path: Path) -> None:
 
 def test_search(run: RunDir) -> None:
     def found(text: str, **more: Any) -> list[tuple[str, int]]:
-        rows = ask(run, "search_texts", text=text, limit=9, **({"dataset": None, "outcome": None} | more))
+        rows = ask(
+            run,
+            "search_texts",
+            text=text,
+            limit=9,
+            order="newest",
+            **({"dataset": None, "outcome": None, "source": None} | more),
+        )
         return [(row["dataset"], row["position"]) for row in rows]
 
     assert found("FOUR 1") == [("alpha", 1)]
@@ -282,7 +289,6 @@ def test_questions_are_answered_while_shards_are_sealed(tmp_path: Path) -> None:
                 failures.append((question.name, error))
         samples = sum(row["samples"] for row in ask(run, "outcomes", dataset=None))
         assert samples >= seen  # never fewer than before
-        assert samples % 5 == 0 or samples > seen
         seen = samples
     stop.set()
     writer.join(30)
@@ -298,5 +304,6 @@ def test_each_question_of_the_catalogue_names_the_parameters_of_its_query() -> N
 
 
 def test_every_query_is_in_the_catalogue_or_belongs_to_a_part_of_a_page() -> None:
-    of_pages = {"dataset_totals", "errors", "length_histogram", "length_quantiles", "pace", "recent_samples", "search_texts"}
+    of_pages = {"dataset_totals", "errors", "length_histogram", "length_quantiles", "pace"}
+    of_pages |= {"found_samples", "flagged_samples", "length_bins", "search_texts", "sources", "time_range"}
     assert {path.stem for path in QUERIES.glob("*.sql")} - of_pages == {question.name for question in QUESTIONS}
