@@ -76,6 +76,8 @@ class DatasetRunner:
             from_json(ledger.get_fact(fact_name(dataset.name)), dataset.name, intents),
             intents=lambda: len(ledger.accepted_intents()),
         )
+        if (hold := self.guard.hold) is not None:  # by a former life; it was told then
+            self.state, self.reason = DatasetState.HELD, hold.reason
         totals = ledger.totals(dataset.name)
         self.admission = DatasetAdmission(
             limits_of(wish),
