@@ -27,6 +27,9 @@ class GuardKind(StrEnum):
     LONG = "long"  # the mean length, too large
 
 
+SHARES: Final = (GuardKind.BAD, GuardKind.TRUNCATED, GuardKind.REJECTED)
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """Where one of the worst samples is found again, and what is wrong with it. Times are epoch seconds."""
@@ -52,6 +55,27 @@ class Hold:
     intents_before: int  # how many intents had been accepted then
     examples: tuple[Example, ...] = ()
     lifted: bool = False  # somebody wanted to go on since
+
+
+def limit_after(hold: Hold) -> float:
+    """The limit once somebody has seen a hold and wanted to go on: half of what was still good has to go wrong as well."""
+    if hold.kind in SHARES:
+        return (1 + hold.measured) / 2
+    return hold.measured / 2 if hold.kind is GuardKind.SHORT else hold.measured * 2
+
+
+def words_after(hold: Hold) -> str:
+    """What going on means for this guard, as the second half of a sentence."""
+    limit = limit_after(hold)
+    if hold.kind not in SHARES:
+        side = "below" if hold.kind is GuardKind.SHORT else "above"
+        return f"for the same reason it is held again only {side} a mean of {limit:,.0f} tokens."
+    return f"for the same reason it is held {f'again only above {percent(limit)}' if limit < 1 else 'no more'}."
+
+
+def percent(share: float) -> str:
+    """A share as a reason names it."""
+    return f"{100 * share:.3g} %"
 
 
 def fact_name(dataset: str) -> str:

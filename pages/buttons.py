@@ -48,7 +48,8 @@ def _dataset_buttons(run: RunDir, view: RunView, dataset: DatasetView, place: st
         return
     name, subject = dataset.name, f"dataset:{dataset.name}"
     if wanted in _RESUMABLE:
-        word = "Revive" if wanted is DatasetState.KILLED else "Resume"
+        words = {DatasetState.KILLED: "Revive", DatasetState.HELD: "Go on anyway" if place == "depth" else "Go on"}
+        word = words.get(wanted, "Resume")
         _button(run, word, subject=subject, want="running", place=place, wish=_dataset_wish(run, name, "running"))
     else:
         _button(run, "Pause", subject=subject, want="paused", place=place, wish=_dataset_wish(run, name, "paused"))

@@ -6,10 +6,11 @@ import streamlit as st
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState
-from backend.report.dataset import OUTCOME_WORDS, Share, read_finish_reasons, read_outcomes, read_refusals
+from backend.report.dataset import Share, read_finish_reasons, read_refusals
 from backend.report.formatting import DASH, compact, number, plural, share
 from backend.report.views import DatasetView, EventView, RunView
 from backend.run_dir import RunDir
+from pages.outcome_table import draw_outcomes
 from pages.states import of_dataset, state_html
 from pages.tables import Bar, Column, Figure, Moment, draw_figures, draw_table, heading, said
 
@@ -51,10 +52,9 @@ def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) 
 
 def draw_ends(run: RunDir, name: str) -> None:
     """What the samples are worth, beside how they ended."""
-    left, right = st.columns(2)
+    left, right = st.columns([3, 2])
     with left:
-        heading("Outcomes", "what the texts are worth, by a rule over what was seen in them")
-        _shares("Outcome", read_outcomes(run, name), OUTCOME_WORDS)
+        draw_outcomes(run, name)
     with right:
         heading("Finish reasons", "why generation stopped, as the server says")
         _shares("Reason", read_finish_reasons(run, name), _FINISH_WORDS)

@@ -21,6 +21,7 @@ from pages.charts import dark, draw
 from pages.clock import local, zone
 from pages.dataset_parts import draw_ends, draw_head, draw_refusals, draw_state
 from pages.dataset_picker import pick_dataset
+from pages.held import draw_hold
 from pages.nothing import cannot, no_run
 from pages.pressing import tell_answers
 from pages.run_picker import picked_run
@@ -49,6 +50,7 @@ def head(run: RunDir, name: str) -> None:
             dataset_buttons(run, view, dataset, place="depth")
         tell_answers(run)
         draw_head(view, dataset, bad)
+        draw_hold(run, dataset)
     except (ConfigError, RunDirError) as error:
         cannot("The state of the dataset cannot be told", error)
 

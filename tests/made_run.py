@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.control.create import create
+from backend.holds import Hold, fact_name, to_json
 from backend.records import (
     DatasetState,
     DatasetStatus,
@@ -133,6 +134,12 @@ def write_sealed(run: RunDir, dataset: str, number: int, **sums: Any) -> None:
         con.execute(
             f"INSERT INTO sealed_shards ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
         )
+
+
+def write_hold(run: RunDir, dataset: str, hold: Hold) -> None:
+    """A guard held the dataset."""
+    with closing(open_ledger(run)) as con:
+        con.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (fact_name(dataset), to_json([hold])))
 
 
 def supersede(run: RunDir, dataset: str, sample_id: str, tokens: int, finish_reason: str = "stop") -> None:

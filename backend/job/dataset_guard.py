@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from backend.config import GuardsConfig
-from backend.holds import Example, GuardKind, Hold
-from backend.job.guard import SHARES, Finding, Guard
+from backend.holds import Example, GuardKind, Hold, limit_after, percent, words_after
+from backend.job.guard import Finding, Guard
 from backend.outcomes import BAD, NearDuplicates, outcome_of
 from backend.records import Outcome, Prompt, Row
 
@@ -83,13 +83,8 @@ class DatasetGuard:
         if hold is None:
             return None
         self.holds[-1] = replace(hold, lifted=True)
-        limit = limit_after(hold)
-        self._guard.set_limit(hold.kind, limit)
-        if hold.kind in SHARES:
-            again = f"only above {_percent(limit)}" if limit < 1 else "no more"
-        else:
-            again = f"only {'below' if hold.kind is GuardKind.SHORT else 'above'} a mean of {limit:,.0f} tokens"
-        return f"goes on anyway; for the same reason it is held again {again}."
+        self._guard.set_limit(hold.kind, limit_after(hold))
+        return f"goes on anyway; {words_after(hold)}"
 
     # -- inside ------------------------------------------------------------------------------------------------------------
 
@@ -134,19 +129,12 @@ class DatasetGuard:
         parts = [f"{count} {what}" for what, count in self._seen.most_common() if what not in _OWN_KIND]
         so_far = f" So far: {', '.join(parts)}." if found.kind is GuardKind.BAD else ""
         return (
-            f"Of the {found.judged} samples {which} {found.hits} {_NOUN[found.kind]}: {_percent(found.measured)}, where "
-            f"{_percent(found.limit)} is the limit.{so_far}"
+            f"Of the {found.judged} samples {which} {found.hits} {_NOUN[found.kind]}: {percent(found.measured)}, where "
+            f"{percent(found.limit)} is the limit.{so_far}"
         )
 
 
 _OWN_KIND: Final = frozenset({Outcome.TRUNCATED.value, Outcome.REJECTED.value})
-
-
-def limit_after(hold: Hold) -> float:
-    """The limit once somebody has seen a hold and wanted to go on: half of what was still good has to go wrong as well."""
-    if hold.kind in SHARES:
-        return (1 + hold.measured) / 2
-    return hold.measured / 2 if hold.kind is GuardKind.SHORT else hold.measured * 2
 
 
 def _limits(settings: GuardsConfig) -> dict[GuardKind, float]:
@@ -158,7 +146,3 @@ def _limits(settings: GuardsConfig) -> dict[GuardKind, float]:
         GuardKind.LONG: settings.max_mean_tokens,
     }
     return {kind: limit for kind, limit in limits.items() if limit is not None}
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

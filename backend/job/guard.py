@@ -13,11 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from backend.holds import GuardKind
+from backend.holds import SHARES, GuardKind
 from backend.job.mean_guard import MeanGuard
 from backend.job.share_guard import ShareGuard
 
-SHARES: Final = (GuardKind.BAD, GuardKind.TRUNCATED, GuardKind.REJECTED)
 LOOKS: Final = 64  # while a long row of samples is unsettled it is looked at as often as it grows by this part of itself
 
 _BITS: Final = {kind: 1 << place for place, kind in enumerate(SHARES)}

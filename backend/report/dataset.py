@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from backend.config import RunConfig
-from backend.records import Outcome
 from backend.report.database import run_query
 from backend.report.formatting import plain
 from backend.run_dir import RunDir
@@ -100,11 +99,6 @@ def edge_tokens(k: int) -> float:
     return float(2 ** (k / BINS_PER_OCTAVE) - 1)
 
 
-def read_outcomes(run: RunDir, dataset: str) -> list[Share]:
-    """What the samples are worth, each outcome that occurred."""
-    return [Share(**row) for row in run_query(run, "outcomes", dataset=dataset)]
-
-
 def read_finish_reasons(run: RunDir, dataset: str) -> list[Share]:
     """How the samples ended, each reason that occurred."""
     return [Share(**row) for row in run_query(run, "finish_reasons", dataset=dataset)]
@@ -137,16 +131,6 @@ def is_early(totals: Totals, in_flight: int | None) -> bool:
 def cap_tokens(settings: RunConfig, dataset: str) -> int | None:
     """The most tokens one answer may have; None where the server's own limit holds."""
     return settings.sampling_for(settings.dataset(dataset)).max_new_tokens
-
-
-OUTCOME_WORDS: Final[dict[str, str]] = {
-    Outcome.OK: "a whole answer",
-    Outcome.TRUNCATED: "ended by the cap on new tokens",
-    Outcome.EMPTY: "nothing was answered",
-    Outcome.THINKING_ONLY: "reasoning without an answer",
-    Outcome.DEGENERATE: "runs in a loop",
-    Outcome.REJECTED: "refused by the server",
-}
 
 
 def _per_hour(rows: dict[float, dict[str, Any]], name: str, at: list[float], step_s: int) -> tuple[float, ...]:

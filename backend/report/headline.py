@@ -146,6 +146,8 @@ def _doing(view: RunView) -> str:
     left = [d for d in view.datasets if d.state not in OVER]
     if left and all(d.state is DatasetState.PAUSED for d in left):
         return "Paused"
+    if held := [d.name for d in left if d.state is DatasetState.HELD]:
+        return f"Waiting for a decision: {', '.join(held)} {'is' if len(held) == 1 else 'are'} held"
     return "Waiting, no dataset may run"
 
 

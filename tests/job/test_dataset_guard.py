@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backend.config import GuardsConfig
-from backend.holds import DAMAGED, GuardKind, Hold, from_json, to_json
-from backend.job.dataset_guard import REPEATED, DatasetGuard, limit_after
+from backend.holds import DAMAGED, GuardKind, Hold, from_json, limit_after, to_json
+from backend.job.dataset_guard import REPEATED, DatasetGuard
 from backend.records import Facts, Intent, IntentAction, Prompt, Row
 from tests.sample_rows import make_row
 

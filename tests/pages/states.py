@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from backend.records import DatasetState, DatasetStatus, EngineState, JobStatus, ReplicaStatus, RunPhase
+from backend.holds import Example, GuardKind, Hold
+from backend.records import DatasetState, DatasetStatus, EngineState, Facts, JobStatus, ReplicaStatus, RunPhase
 from backend.run_dir import RunDir
 from tests.finished_samples import add_open, sample, seal
 from tests.made_forecast import two_datasets, write_forecast
-from tests.made_run import beat, holding_lock, job_status, make_run, write_event
+from tests.made_run import beat, holding_lock, job_status, make_run, write_event, write_hold
+
+HELD_FOR = "Of the 16 samples that were started first 14 are no answers to learn from: 87.5 %, where 20 % is the limit."
 
 
 def _with(status: JobStatus, state: DatasetState, reason: str | None = None) -> JobStatus:
@@ -56,12 +59,26 @@ def _finished(run: RunDir) -> None:
     _past(run, job_status(phase=RunPhase.FINISHED, exit_code=0, in_flight=0, datasets=datasets, replicas=()))
 
 
+def _held(run: RunDir) -> None:
+    now = time.time()
+    datasets = (
+        DatasetStatus("alpha", DatasetState.HELD, reason=HELD_FOR, in_flight=2, prompts=50, token_budget=100000),
+        DatasetStatus("beta", DatasetState.DONE, reason="samples", max_samples=3, prompts=10),
+    )
+    _past(run, job_status(datasets=datasets, in_flight=2))
+    add_open(run, [sample(30 + i, answer="", raw_text="", facts=Facts(answer_tokens=0), finished_at=now - 5) for i in range(2)])
+    examples = [Example(number, 0, 1, "empty", 4, now - 9, now - 5) for number in (30, 31)]
+    examples.append(Example(5, 0, 1, "degenerate", 4, now - 895, now - 795))
+    write_hold(run, "alpha", Hold(GuardKind.BAD, 0.875, 0.2, HELD_FOR, now - 5, 0, tuple(examples)))
+
+
 # state → (what is written into the run, whether a supervisor holds its lock)
 STATES: dict[str, tuple[Callable[[RunDir], None], bool]] = {
     "created": (_nothing, False),
     "starting": (_starting, True),
     "running": (lambda run: _past(run, job_status()), True),
     "paused": (lambda run: _past(run, _with(job_status(in_flight=0), DatasetState.PAUSED)), True),
+    "held": (_held, True),
     "failed": (_failed, False),
     "finished": (_finished, False),
     "supervisor dead": (lambda run: _past(run, job_status()), False),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from backend.run_dir import open_state
 from tests.finished_samples import add_open, sample
 from tests.pages.shown import open_page, words
-from tests.pages.states import run_in
+from tests.pages.states import HELD_FOR, run_in
 
 
 @pytest.fixture
@@ -88,10 +90,6 @@ def test_samples_of_one_outcome_can_be_read(runs: Path) -> None:
 
 
 def test_a_press_writes_one_wish_and_is_shown_at_once(runs: Path) -> None:
-    from contextlib import closing
-
-    from backend.run_dir import open_state
-
     with run_in("running", runs) as run:
         at = open_page("datasets.py", run="demo")
         next(button for button in at.button if button.label == "Pause").click().run()
@@ -100,3 +98,30 @@ def test_a_press_writes_one_wish_and_is_shown_at_once(runs: Path) -> None:
         with closing(open_state(run)) as con:
             wishes = [tuple(row) for row in con.execute("SELECT subject, value FROM intents")]
     assert wishes == [("dataset:alpha", '{"want": "paused", "now": false}')]
+
+
+def test_a_held_dataset_says_why_shows_its_worst_samples_and_what_going_on_means(runs: Path) -> None:
+    with run_in("held", runs) as run:
+        at = open_page("datasets.py", run="demo")
+        assert not at.exception
+        shown = words(at)
+        assert HELD_FOR in shown
+        assert "is held again only above 93.8 %" in shown
+        assert "empty: 4 tokens, sample s000030" in shown
+        assert "degenerate: 4 tokens, sample s000005" in shown
+        assert "Answer: nothing" in shown
+        assert "four 5" in shown
+        assert {button.label for button in at.button} >= {"Go on anyway", "Kill"}
+        next(button for button in at.button if button.label == "Go on anyway").click().run()
+        with closing(open_state(run)) as con:
+            wishes = [tuple(row) for row in con.execute("SELECT subject, value FROM intents")]
+        assert wishes == [("dataset:alpha", '{"want": "running"}')]
+        assert "resuming" in words(at)
+
+
+def test_outcomes_stand_with_their_chances_and_their_definitions(runs: Path) -> None:
+    with run_in("held", runs):
+        shown = words(open_page("datasets.py", run="demo"))
+    assert "8.7 % (2.4 % – 27 %)" in shown  # 2 of 23 are empty
+    assert "What counts as what" in shown
+    assert "A tool call is a whole answer." in shown

@@ -20,6 +20,7 @@ SENTENCES = {
     "starting": "Starting",
     "running": "Running alpha",
     "paused": "Paused",
+    "held": "Waiting for a decision: alpha is held",
     "failed": "Failed, 0 of 2 datasets done",
     "finished": "Finished, 2 of 2 datasets done",
     "supervisor dead": "Interrupted",

@@ -24,6 +24,8 @@ PARAMETERS = {
     "pace": {"dataset": "alpha", "step_s": 60},
     "found_samples": {"dataset": "alpha", "limit": 5, "outcome": None, "source": None, "order": "newest"},
     "sources": {"dataset": "alpha"},
+    "recent_hashes": {"dataset": "alpha", "limit": 5},
+    "recent_outcomes": {"dataset": "alpha", "limit": 5},
 }
 
 

@@ -14,12 +14,12 @@ from backend.report.dataset import (
     is_early,
     read_finish_reasons,
     read_lengths,
-    read_outcomes,
     read_pace,
     read_refusals,
     read_totals,
 )
 from backend.report.dataset_charts import lengths_chart, pace_chart
+from backend.report.outcome_rates import read_rates
 from backend.run_dir import RunDir
 from tests.finished_samples import add_open, sample
 from tests.made_run import CONFIG, make_run, write_config
@@ -39,7 +39,7 @@ def test_a_dataset_without_samples_has_no_figures(run: RunDir) -> None:
     assert (totals.samples, totals.mean_tokens, totals.completion_tokens) == (0, None, None)
     assert read_lengths(run, "alpha").counts == ()
     assert read_pace(run, "alpha", totals, 100.0).at == ()
-    assert read_outcomes(run, "alpha") == read_finish_reasons(run, "alpha") == read_refusals(run, "alpha") == []
+    assert read_rates(run, "alpha") == read_finish_reasons(run, "alpha") == read_refusals(run, "alpha") == []
 
 
 def test_every_answer_lies_between_the_edges_of_its_bin(run: RunDir) -> None:
@@ -87,7 +87,7 @@ def test_the_steps_of_a_long_run_are_long(run: RunDir) -> None:
 def test_outcomes_and_reasons_add_up(run: RunDir) -> None:
     add_open(run, [sample(i, finish_reason="length") for i in range(2)])
     add_open(run, [sample(10 + i, facts=Facts(answer_tokens=4)) for i in range(3)])
-    assert [(one.name, one.samples) for one in read_outcomes(run, "alpha")] == [("ok", 3), ("truncated", 2)]
+    assert [(one.name, one.overall and one.overall.hits) for one in read_rates(run, "alpha")] == [("ok", 3), ("truncated", 2)]
     assert [(one.name, one.samples) for one in read_finish_reasons(run, "alpha")] == [("stop", 3), ("length", 2)]
 
 
