@@ -305,5 +305,14 @@ def test_each_question_of_the_catalogue_names_the_parameters_of_its_query() -> N
 
 def test_every_query_is_in_the_catalogue_or_belongs_to_a_part_of_a_page() -> None:
     of_pages = {"dataset_totals", "errors", "length_histogram", "length_quantiles", "pace"}
-    of_pages |= {"found_samples", "flagged_samples", "length_bins", "search_texts", "sources", "time_range"}
+    of_pages |= {
+        "recent_hashes",
+        "recent_outcomes",
+        "found_samples",
+        "flagged_samples",
+        "length_bins",
+        "search_texts",
+        "sources",
+        "time_range",
+    }
     assert {path.stem for path in QUERIES.glob("*.sql")} - of_pages == {question.name for question in QUESTIONS}
