@@ -75,6 +75,11 @@ class RunDir:
         return self.root / "shared"
 
     @property
+    def exports(self) -> Path:
+        """Where a page puts exports unless another folder is named."""
+        return self.root / "exports"
+
+    @property
     def servers(self) -> Path:
         """What is needed to prove that a server is ours after the supervisor died; mode 0600, holds its API key."""
         return self.root / "servers"

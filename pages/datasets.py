@@ -21,6 +21,7 @@ from pages.charts import dark, draw
 from pages.clock import local, zone
 from pages.dataset_parts import draw_ends, draw_head, draw_refusals, draw_state
 from pages.dataset_picker import pick_dataset
+from pages.export_part import draw_export
 from pages.held import draw_hold
 from pages.nothing import cannot, no_run
 from pages.pressing import tell_answers
@@ -109,3 +110,4 @@ else:
         head(run, name)
         depth(run, name)
         draw_samples(run, name)
+        draw_export(run, names)

@@ -13,6 +13,7 @@ from tests.bench import (
     against_sglang,
     budgets,
     dashboard,
+    export,
     forecast,
     full_slots,
     many_in_flight,
@@ -33,6 +34,7 @@ BENCHES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "budgets": budgets.measure,
     "dashboard": dashboard.measure,
     "forecast": forecast.measure,
+    "export": export.measure,
 }
 
 
