@@ -64,6 +64,18 @@ def test_a_killed_export_leaves_all_or_nothing(tmp_path: Path, rounds: int) -> N
     assert os.listdir(to.parent) == ["out"]
 
 
+def test_an_export_that_is_ended_cleans_up(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    seal(run, [sample(number, answer=f"{number} " + "word " * 100) for number in range(SAMPLES)])
+    (tmp_path / "there").mkdir()
+    process = start_command("export", str(run.root), "--format", "messages", "--to", str(tmp_path / "there/out"), "--json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    process.communicate()
+    assert os.listdir(tmp_path / "there") in ([], ["out"])  # it may have been done by then
+
+
 def finished(run: RunDir) -> Counter[str]:
     """In how many places each sample is."""
     found: Counter[str] = Counter()
