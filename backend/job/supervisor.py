@@ -105,13 +105,7 @@ class Supervisor:
             bulletin=self.bulletin,
         )
         self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.bulletin.emit)
-        self.forecaster = Forecaster(
-            run,
-            slots=self.slots,
-            keepers=self.keepers,
-            store=store,
-            bulletin=self.bulletin,
-        )
+        self.forecaster = Forecaster(run, slots=self.slots, keepers=self.keepers, store=store, bulletin=self.bulletin)
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
         self._stopping_since: float | None = None

@@ -20,7 +20,7 @@ from backend.sweeps import SweepLevel, SweepState
 KNOWN_SHARE: Final = 0.03  # of the rate: its 95 % interval reaches no further
 LEAST_S: Final = 30.0  # of a measurement, however steady it seems
 FILL_LIMIT_S: Final = 60.0  # in which the requests of a level must be started
-QUEUE_PATIENCE_S: Final = 10.0  # a queue that has not become shorter for so long is not the prefill of a level's requests
+PATIENCE_S: Final = 10.0  # a queue that became no shorter for so long is not that of a level's first prompts
 SETTLE_S: Final = 1.0  # after the last of them has left the queue
 FULL_SHARE: Final = 0.9  # of the level's requests that are in flight on average, else it is not this level that was measured
 
@@ -159,11 +159,11 @@ class SweepPlan:
     def _is_settled(self, look: Look, full_since_s: float) -> bool:
         """Whether the prompts of the level's first requests are computed: those that a full pool keeps waiting left aside."""
         if any(replica.counted_at_s < full_since_s for replica in look.replicas):
-            return look.at_s - full_since_s > QUEUE_PATIENCE_S
+            return look.at_s - full_since_s > PATIENCE_S
         queue = sum(replica.queued or 0 for replica in look.replicas)
         if self._shortest_queue is None or queue < self._shortest_queue[0]:
             self._shortest_queue = (queue, look.at_s)
-        return look.at_s - self._shortest_queue[1] >= (SETTLE_S if queue == 0 else QUEUE_PATIENCE_S)
+        return look.at_s - self._shortest_queue[1] >= (SETTLE_S if queue == 0 else PATIENCE_S)
 
     def _measure(self, look: Look) -> Step:
         measurement = self._measurement
@@ -174,6 +174,8 @@ class SweepPlan:
         if not known and seconds < self.order.level_limit_s:
             return Step()
         if rate is None or rate.tokens_per_s <= 0:
+            if seconds < self.order.level_limit_s + PATIENCE_S:
+                return Step()  # a short time on a busy machine may hold no two looks
             words = f"no token was counted in {seconds:.0f} s with {self.concurrency} requests in flight"
             return Step(ended=(SweepState.ENDED, words))
         busy = fmean(measurement.in_flight)
