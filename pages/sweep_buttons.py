@@ -46,7 +46,8 @@ def use_button(run: RunDir, view: RunView, told: SweepView) -> None:
 
 @st.dialog("Sweep the concurrency?")
 def _confirm_sweep(run: RunDir, view: RunView) -> None:
-    text = st.text_input("Requests in flight, ascending", ", ".join(map(str, DEFAULT_LEVELS)), key=FORM)
+    st.session_state.setdefault(FORM, ", ".join(map(str, DEFAULT_LEVELS)))
+    text = st.text_input("Requests in flight, ascending", key=FORM)
     limit_s = st.number_input("Seconds for a level, at most", 5, 3_600, LEVEL_S, step=5, key="sweep_level_s")
     drain = not st.toggle("Do not wait for requests beyond the first level; they are made again later", key="sweep_abort")
     levels = levels_in(text)

@@ -91,6 +91,16 @@ def test_a_deadline_and_a_cap_can_be_wanted() -> None:
     assert words == "B1: max_new_tokens None → 2048."
 
 
+def test_a_sweep_changes_no_wish_so_that_no_later_life_repeats_it() -> None:
+    asked = _intent("run", IntentAction.SWEEP, levels=[1, 4])
+    wanted = wishes.initial(CONFIG)
+
+    assert wishes.apply(wanted, asked) == (wanted, "A sweep over 1, 4 requests in flight begins.")
+    assert wishes.apply(wanted, _intent("run", IntentAction.SWEEP, cancel=True))[0] == wanted
+    read = _intent("run", IntentAction.SWEEP, measured=[{"concurrency": 1, "tokens_per_s": 5.0}], source="b.jsonl")
+    assert wishes.apply(wanted, read) == (wanted, "1 levels of b.jsonl are the speed curve now.")
+
+
 @pytest.mark.parametrize(
     ("intent", "words"),
     [
@@ -114,6 +124,9 @@ def test_a_deadline_and_a_cap_can_be_wanted() -> None:
         (_intent("run", IntentAction.SET, key="deadline", value="2026-12-03T12:00"), "is no time with its offset"),
         (_intent("run", IntentAction.SET, key="engine.tp", value=2), "engine.tp: no such setting, or no such dataset."),
         (_intent("run", IntentAction.SET, key="B1.turns", value="all"), "cannot be set while the run goes on"),
+        (_intent("run", IntentAction.SWEEP, levels=[4, 1]), "sweep: the levels 4, 1 must ascend, each named once."),
+        (_intent("run", IntentAction.SWEEP, measured=[]), "sweep: what was measured is no list of levels."),
+        (_intent("dataset:B1", IntentAction.SWEEP, levels=[1]), "A dataset knows no 'sweep' yet."),
         (_intent("dataset:B1", IntentAction.REDO, outcomes=["bad"]), "outcomes are ok, truncated, empty"),
         (_intent("dataset:B1", IntentAction.REDO, outcomes=[]), "name at least one outcome"),
     ],
