@@ -7,6 +7,7 @@ import time
 import streamlit as st
 
 from backend.config import ConfigError, load
+from backend.report.formatting import plain
 from backend.report.status import read_status
 from backend.report.sweep import SHORT_HEAD, SweepView, curve_sentences, read_sweep, short_rows, sweep_sentence
 from backend.report.sweep_chart import sweep_figure
@@ -37,7 +38,7 @@ def sweep_levels(run: RunDir) -> None:
         return
     view, told = found
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.text(sweep_sentence(told))
+        st.text(plain(sweep_sentence(told)))
         with st.container(horizontal=True, horizontal_alignment="right", width="content"):
             sweep_button(run, view, told)
             st.empty()
@@ -57,7 +58,7 @@ def sweep_outcome(run: RunDir) -> None:
         return
     view, told = found
     for sentence in curve_sentences(told):
-        st.text(sentence)
+        st.text(plain(sentence))
     use_button(run, view, told)
     if told.curve is not None:
         sweep = told.curve.sweep

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from backend import sweeps
 from backend.control.create import create
 from backend.records import DatasetState, DatasetStatus, EngineState, Facts, ReplicaStatus
 from backend.run_dir import RunDir, open_state
+from backend.sweeps import SweepLevel, SweepState
 from tests.finished_samples import add_open, sample, seal
 from tests.made_run import beat, job_status
 
@@ -59,11 +61,22 @@ def make_hostile_run(folder: Path) -> RunDir:
     )
     status = job_status(replicas=(replica,), datasets=datasets, admission_stopped=words, prometheus_url=words)
     beat(run, replace(status), now)
+    _write_sweep(run, words)
     copy = folder / "runs" / FOLDER_NAME
     copy.mkdir()
     (copy / "run.toml").write_text(run.config.read_text())
     (folder / "runs" / f"{FOLDER_NAME} broken").mkdir()
     return run
+
+
+def _write_sweep(run: RunDir, words: str) -> None:
+    """One that was read from a file with such a name, and a later one that ended for such a reason."""
+    with closing(open_state(run)) as con:
+        sweeps.create_tables(con)
+        for state, source, reason in ((SweepState.FINISHED, words, None), (SweepState.ENDED, None, words)):
+            sweep_id = sweeps.begin(con, at=1.0, who=words, asked=[4], level_limit_s=None, replicas=1, source=source)
+            sweeps.add_level(con, sweep_id, SweepLevel(concurrency=4, tokens_per_s=200.0))
+            sweeps.end(con, sweep_id, state, reason, 2.0)
 
 
 def _config(folder: Path) -> Path:
