@@ -7,10 +7,9 @@ import time
 import streamlit as st
 
 from backend.config import ConfigError
-from backend.prices.price_list import listed_models
 from backend.report.compare import CompareView, compare_view
 from backend.report.compare_chart import compare_chart
-from backend.report.compare_options import Assumed
+from backend.report.compare_options import Assumed, models_to_compare
 from backend.report.compare_words import WAY_HEAD, compare_figures, compare_sentence, way_rows
 from backend.run_dir import RunDir, RunDirError
 from pages.charts import dark, draw
@@ -59,7 +58,7 @@ def ask() -> tuple[Assumed, str | None]:
         streams = st.number_input("Answers at once, assumed", 1, 20_000, usual.streams, 50, key="compare_streams", width=220)
         model = st.selectbox(
             "List prices of",
-            ["", *listed_models()],
+            ["", *models_to_compare()],
             key="compare_model",
             format_func=lambda m: m or "this run's model",
             width=260,

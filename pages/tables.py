@@ -123,7 +123,7 @@ def _cell_html(column: Column, cell: Cell) -> str:
             )
         case _:
             # a name or a word is not broken where its column would shrink for a longer one
-            inner = f'<span class="hw-words">{shown(cell)}</span>' if len(cell) <= SHORT else shown(cell)
+            inner = f'<span class="hw-words">{shown(cell)}</span>' if len(cell) <= SHORT and "\n" not in cell else shown(cell)
     return f'<td data-name="{escape(column.name)}"{_right(column)}><div>{inner}</div></td>'
 
 

@@ -45,8 +45,8 @@ def plan_sentence(plan: Plan, deadline_s: float) -> str:
     if not plan.goes:
         who = f"Nothing needs to go: all of it is done here within {until}, 9 times of 10"
     else:
-        stays = f"{names_words(plan.stays)} {'stays' if len(plan.stays) == 1 else 'stay'}" if plan.stays else "nothing stays"
-        who = f"{names_words(plan.goes)} to {plan.api}, {stays}"
+        stays = f", {names_words(plan.stays)} {'stays' if len(plan.stays) == 1 else 'stay'}" if plan.stays else ""
+        who = f"{names_words(plan.goes) if plan.stays else 'All that waits'} to {plan.api}{stays}"
         if plan.seconds is None:
             return f"{who}. When that ends is not known, as the box's part is not."
         if plan.holds:
@@ -108,7 +108,7 @@ def _plan_money(plan: Plan) -> str:
     if plan.usd is None:
         return "What it costs is not known, as a price is not."
     parts = [f"{usd(plan.usd_api.p50)} for {plan.api}"] if plan.goes and plan.usd_api is not None else []
-    if plan.usd_box is not None:
+    if plan.usd_box is not None and plan.usd_box.p90 > 0:
         parts.append(f"{usd(plan.usd_box.p50)} for the box until its part is done")
     if not parts:
         return "The box has no price here, so that this costs nothing more."

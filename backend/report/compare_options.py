@@ -17,7 +17,7 @@ from backend.costs.limits import ApiLimits, StreamSpeed
 from backend.costs.prices import Prices
 from backend.prices.lookup import prices_of
 from backend.prices.models_endpoint import kept_prices
-from backend.prices.price_list import Listing, listings
+from backend.prices.price_list import Listing, listed_models, listings
 from backend.probes import Probe
 
 MEASURED: Final = "measured"
@@ -61,6 +61,11 @@ def configured_options(settings: RunConfig, probes: Mapping[str, Probe], assumed
         _configured(name, api, probe=probes.get(name), assumed=assumed, at=at, written=written)
         for name, api in settings.api.items()
     ]
+
+
+def models_to_compare() -> tuple[str, ...]:
+    """Ids of models whose list prices can be asked for."""
+    return listed_models()
 
 
 def listed_options(model: str, assumed: Assumed, at: datetime) -> list[Option]:

@@ -13,7 +13,7 @@ from backend.costs.prices import Price, Prices, blended_usd_per_mtok
 from backend.costs.staying import UsdRange
 from backend.forecast.calibrate import Range
 from backend.report.compare import CompareView, Point, box_point
-from backend.report.compare_options import ASSUMED, Option
+from backend.report.compare_options import ASSUMED, MEASURED, Option
 from backend.report.end_words import length_words, range_words
 from backend.report.figures import Figure
 from backend.report.formatting import DASH, compact, number
@@ -41,6 +41,8 @@ def compare_sentence(view: CompareView) -> str:
     name = option.api.name
     if not option.configured:
         name = f"{option.api.model} at {_seller(option)}{'' if view.sold else ', another model,'}"
+    elif option.speed_source == MEASURED:
+        name += ", as measured,"
     going = f"{name} would take {range_words(way.whole.seconds)}" if way.whole.seconds else f"{name}: time not known"
     cost = f" and {usd_range(way.whole.usd)}" if way.whole.usd is not None else "; what it costs is not known"
     rest = _in_flight_usd(found, way)
@@ -57,7 +59,7 @@ def compare_figures(view: CompareView) -> list[Figure]:
     requests = f"completion tokens of {compact(found.requests.p50)} requests that are not begun"
     figures = [
         Figure("waits", "To make", _compact_range(found.tokens), "", requests),
-        Figure("box", BOX, _time(here.seconds), "", f"{usd_range(here.usd)} to keep it until then"),
+        Figure("box", BOX, _time(here.seconds), "", _keeping_words(here)),
     ]
     chosen = view.way(view.best) if view.best else None
     if chosen is None:
@@ -68,7 +70,7 @@ def compare_figures(view: CompareView) -> list[Figure]:
     figures.append(Figure("api", name, _time(until), "", f"{usd_range(way.whole.usd)} · {option.api.model}"))
     speed = f"tokens/s; here {_compact_range(here.tokens_per_s)}"
     figures.append(Figure("speed", f"Speed of {name}", _compact_range(way.whole.tokens_per_s), "", speed))
-    each = f"a GPU-hour; dearer, and {name} pays" if even is not None else "not known, as a part of it is not"
+    each = f"a GPU-hour; dearer, and {name} pays" if even is not None else _no_break_even(view, way)
     figures.append(Figure("even", "Break-even price", usd(even) if even is not None else DASH, "", each))
     if here.seconds is not None and until is not None:
         holds = f"the box holds later ones, 9 times of 10; nearer ones, down to {length_words(until.p90)}, {name}"
@@ -143,8 +145,9 @@ def _way_row(view: CompareView, option: Option, way: ApiWay, tokens: float) -> l
     if rest is not None:
         cost += f"\n+ {usd_range(rest)} here"
     name = option.api.name if option.configured else _seller(option)
+    speed = _compact_range(whole.tokens_per_s) + (f"\n{MEASURED}" if option.speed_source == MEASURED else "")
     return [
-        f"{name}\n{option.api.model}", _time(whole.seconds), cost, each, _compact_range(whole.tokens_per_s),
+        f"{name}\n{option.api.model}", _time(whole.seconds), cost, each, speed,
         _limit_words(option, whole.binds), even, _choice(view, option.api.name, way.point), price_words(option.api.prices),
     ]  # fmt: skip
 
@@ -184,6 +187,18 @@ def _in_flight_usd(found: Comparison | None, way: ApiWay) -> UsdRange | None:
     """What the box costs until its requests in flight have finished, where that is no trifle beside the API's bill."""
     here = found.finishing.usd if found is not None and found.finishing is not None else None
     return here if here is not None and way.whole.usd is not None and here.p50 > way.whole.usd.p50 * TRIFLE else None
+
+
+def _keeping_words(here: Estimate) -> str:
+    return f"{usd_range(here.usd)} to keep it until then" if here.usd is not None else "what it costs to keep it is not known"
+
+
+def _no_break_even(view: CompareView, way: ApiWay) -> str:
+    if view.case.box.gpus is None:
+        return "not known: how many GPUs are paid for is not (costs.gpus)"
+    if way.whole.usd is None:
+        return "not known, as a price of the API is not"
+    return "not known, as the box's time is not"
 
 
 def _seller(option: Option) -> str:

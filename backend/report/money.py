@@ -9,6 +9,7 @@ from backend.costs.staying import UsdRange
 
 UNKNOWN: Final = "unknown"
 CENTS_BELOW: Final = Decimal(100)
+NEARLY: Final = Decimal("0.005")
 
 
 def usd(amount: Decimal | None) -> str:
@@ -17,9 +18,11 @@ def usd(amount: Decimal | None) -> str:
 
 
 def usd_range(amounts: UsdRange | None) -> str:
-    """ "$48–76"; one figure where both ends read the same."""
+    """ "$48–76"; one figure where both ends are nearly the same."""
     if amounts is None:
         return UNKNOWN
+    if amounts.p90 - amounts.p10 <= amounts.p50 * NEARLY:
+        return usd(amounts.p50)
     low, high = _figure(amounts.p10), _figure(amounts.p90)
     return f"${low}" if low == high else f"${low}–{high}"
 

@@ -179,6 +179,8 @@ def test_what_a_probe_measured_takes_the_place_of_what_was_assumed(run: RunDir) 
     assert measured[0].api.speed.tokens_per_s == 80
     assert measured[0].api.cached_share == 0.5
     assert measured[0].api.limits.tokens_per_minute == 2_000_000
+    assert "; fast, as measured, would take" in compare_sentence(view)
+    assert row_of(view, "fast")["Tokens/s"].endswith("measured")
     assert measured[1].whole.binds in (Binding.TOKENS, Binding.STREAMS)
     words = dict(assumption_lines(view))["fast, measured"]
     assert "80 tokens/s in each answer" in words
@@ -220,7 +222,7 @@ def test_a_plan_tells_who_goes_who_stays_and_what_it_costs(run: RunDir) -> None:
     assert soon is not None
     assert late is not None
     assert never is not None
-    assert "to fast, nothing stays: all done in" in plan_sentence(soon, 3600)
+    assert plan_sentence(soon, 3600).startswith("All that waits to fast: all done in")
     assert "Likely $" in plan_sentence(soon, 3600)
     assert plan_sentence(never, 3.6).startswith("No way holds 4 s 9 times of 10. The soonest:")
     assert late.holds

@@ -26,6 +26,7 @@ def test_what_is_not_known_is_unknown_and_not_nothing() -> None:
     assert usd_range(None) == "unknown"
 
 
-def test_a_range_that_reads_the_same_at_both_ends_is_one_figure() -> None:
+def test_a_range_whose_ends_are_nearly_the_same_is_one_figure() -> None:
+    assert usd_range(UsdRange(Decimal("96.10"), Decimal("96.11"), Decimal("96.11"))) == "$96.11"
     assert usd_range(UsdRange(Decimal("48.1"), Decimal(60), Decimal("76.2"))) == "$48.10–76.20"
     assert usd_range(UsdRange(Decimal("120.1"), Decimal("120.2"), Decimal("120.3"))) == "$120"
