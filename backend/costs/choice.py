@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from backend.costs.comparison import Api, Case, api_range, cost_draws, done_share, later, usd_range
+from backend.costs.case import Api, Case
+from backend.costs.comparison import api_range, done_share, later
+from backend.costs.expected_bill import cost_draws, usd_range
 from backend.costs.going import draw_going
 from backend.costs.staying import UsdRange
 from backend.costs.waiting import Waiting, moved, what_waits

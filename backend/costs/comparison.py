@@ -3,52 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
 
 import numpy as np
 
+from backend.costs.case import Api, Case
+from backend.costs.expected_bill import QUANTILES, cost_draws, usd_range
 from backend.costs.going import Going, draw_going
 from backend.costs.limits import ApiLimits, Binding, StreamSpeed
-from backend.costs.prices import EXACT, Prices, Usage, cost_usd
+from backend.costs.prices import EXACT
 from backend.costs.staying import Box, UsdRange, break_even_gpu_hour_usd
 from backend.costs.waiting import Waiting, moved, what_waits
-from backend.forecast.calibrate import BUILT_IN, Calibration, Range
+from backend.forecast.calibrate import Calibration, Range
 from backend.forecast.forecast import Forecast, forecast
 from backend.forecast.observation import Floats, Observation
-
-QUANTILES: Final = (0.1, 0.5, 0.9)
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One way out: an API with its prices, limits and speed."""
-
-    name: str
-    model: str
-    prices: Prices
-    limits: ApiLimits
-    speed: StreamSpeed
-    cached_share: float = 0.0  # of the prompt tokens, that it is expected to find in its cache
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """What is known of the texts beside the lengths of completions, by dataset."""
-
-    prompt_tokens: Mapping[str, float | None] = field(default_factory=dict)  # mean of a prompt
-    reasoning_share: Mapping[str, float | None] = field(default_factory=dict)  # of the completion tokens, 0..1
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is compared: how the run is, what the box costs, what is known of the texts."""
-
-    observation: Observation
-    box: Box = field(default_factory=Box)
-    texts: Texts = field(default_factory=Texts)
-    calibration: Calibration = BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +40,7 @@ class ApiWay:
     datasets: Mapping[str, Estimate]  # each by itself, sent now
     batch_usd: Decimal | None  # the whole, where a batch within a day will do and has a known discount
     break_even_gpu_hour_usd: Decimal | None  # dearer GPU-hours make this API pay
+    dataset_break_even_usd: Mapping[str, Decimal | None]  # likewise, for one dataset and its share of the box's time
 
     @property
     def point(self) -> tuple[float, Decimal] | None:
@@ -143,41 +113,6 @@ def done_share(observation: Observation, waiting: Sequence[Waiting]) -> float:
     return min(max(made / max(made + left, 1.0), 0.001), 0.999)
 
 
-def cost_draws(api: Api, one: Waiting, texts: Texts, *, batch: bool = False) -> list[Decimal] | None:
-    """What a dataset costs there in each draw, exactly. None where a price that it needs is unknown.
-
-    Prompts of unknown length make the cost unknown, unless input is free.
-    """
-    prices, prompt_each = api.prices, texts.prompt_tokens.get(one.name)
-    if prompt_each is None and (prices.input_per_mtok is None or prices.input_per_mtok.value):
-        return None
-    reasoning = texts.reasoning_share.get(one.name)
-    if reasoning is None:  # then the dearer of the two prices holds for all
-        own, output = prices.reasoning_per_mtok, prices.output_per_mtok
-        reasoning = 1.0 if own is not None and output is not None and own.value > output.value else 0.0
-    found = []
-    for requests, completion in zip(one.requests.tolist(), one.tokens.tolist(), strict=True):
-        prompt = round(requests * (prompt_each or 0.0))
-        usage = Usage(
-            round(requests), prompt, round(prompt * api.cached_share), round(completion), round(completion * reasoning)
-        )
-        cost = cost_usd(usage, prices, batch=batch)
-        if cost is None:
-            return None
-        found.append(cost)
-    return found
-
-
-def usd_range(each: Sequence[Sequence[Decimal] | None]) -> UsdRange | None:
-    """The quantiles of the sum over datasets, draw by draw; None where one of them is unknown or there is none."""
-    known = [draws for draws in each if draws is not None]
-    if not each or len(known) < len(each):
-        return None
-    total = sorted(sum(parts, Decimal(0)) for parts in zip(*known, strict=True))
-    p10, p50, p90 = (total[min(int(q * len(total)), len(total) - 1)] for q in QUANTILES)
-    return UsdRange(p10, p50, p90)
-
-
 def range_of(draws: Floats) -> Range:
     """p10, p50 and p90 of draws."""
     p10, p50, p90 = np.quantile(draws, QUANTILES)
@@ -197,19 +132,29 @@ def _way(side: _ApiSide, api: Api, here: Forecast, finishing: Estimate | None) -
     if finishing_s is not None and whole.seconds is not None:
         binds = Binding.BOX if finishing_s.p50 > whole.seconds.p50 else whole.binds
         whole = Estimate(later(whole.seconds, finishing_s), whole.usd, whole.tokens_per_s, binds)
+    alone = {one.name: side.estimate(api, (one,), usd_range([cost])) for one, cost in zip(waiting, costs, strict=True)}
     here_usd = finishing.usd if finishing is not None else None
     batch_usd = None
     if whole.usd is not None and api.prices.batch_discount is not None:
         batch_usd = EXACT.multiply(whole.usd.p50, 1 - api.prices.batch_discount.value)
+    saved_by = _time_shares(here, waiting)
     saved_s = here.remaining.p50 - (finishing_s.p50 if finishing_s is not None else 0.0) if here.remaining else None
     return ApiWay(
         api=api,
         whole=whole,
         total_usd=whole.usd + here_usd if whole.usd is not None and here_usd is not None else whole.usd,
-        datasets={one.name: side.estimate(api, (one,), usd_range([cost])) for one, cost in zip(waiting, costs, strict=True)},
+        datasets=alone,
         batch_usd=batch_usd,
         break_even_gpu_hour_usd=break_even_gpu_hour_usd(whole.usd.p50 if whole.usd else None, box.gpus, saved_s),
+        dataset_break_even_usd={
+            name: break_even_gpu_hour_usd(one.usd.p50 if one.usd else None, box.gpus, _part(here.remaining, saved_by.get(name)))
+            for name, one in alone.items()
+        },
     )
+
+
+def _part(seconds: Range | None, share: float | None) -> float | None:
+    return None if seconds is None or share is None else seconds.p50 * share
 
 
 def _local(here: Forecast, box: Box) -> Estimate:
@@ -218,20 +163,29 @@ def _local(here: Forecast, box: Box) -> Estimate:
 
 
 def _local_datasets(here: Forecast, waiting: Sequence[Waiting], box: Box) -> dict[str, Estimate]:
-    """Ends in their order on the box; the money is that of the box's time, by each dataset's share of the tokens."""
-    names = {one.name for one in waiting}
-    total = here.remaining_tokens.p50 if here.remaining_tokens is not None else 0.0
-    whole = box.cost_until(here.remaining)
+    """Ends in their order on the box; the money is that of the box's time, by each dataset's share of it."""
+    shares, whole = _time_shares(here, waiting), box.cost_until(here.remaining)
     found = {}
     for dataset in here.datasets:
-        if dataset.name not in names:
+        if not any(one.name == dataset.name for one in waiting):
             continue
-        usd = None
-        if whole is not None and dataset.remaining_tokens is not None and total > 0:
-            share = Decimal(repr(min(dataset.remaining_tokens.p50 / total, 1.0)))
+        usd, part = None, shares.get(dataset.name)
+        if whole is not None and part is not None:
+            share = Decimal(repr(part))
             usd = UsdRange(whole.p10 * share, whole.p50 * share, whole.p90 * share)
         found[dataset.name] = Estimate(dataset.ends_in if here.remaining is not None else None, usd, None)
     return found
+
+
+def _time_shares(here: Forecast, waiting: Sequence[Waiting]) -> dict[str, float]:
+    """Dataset → its share of the box's time, 0..1, as its share of the tokens that are left is."""
+    total = here.remaining_tokens.p50 if here.remaining_tokens is not None else 0.0
+    names = {one.name for one in waiting}
+    return {
+        d.name: min(d.remaining_tokens.p50 / total, 1.0)
+        for d in here.datasets
+        if d.name in names and d.remaining_tokens is not None and total > 0
+    }
 
 
 def _finishing(case: Case, waiting: Sequence[Waiting]) -> Estimate | None:

@@ -9,8 +9,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from backend import forecasts
+from backend.costs.case import Case
 from backend.costs.choice import Plan, cheapest_plan, pareto
-from backend.costs.comparison import ApiWay, Case, Comparison, compare
+from backend.costs.comparison import ApiWay, Comparison, compare
 from backend.costs.waiting import as_if_resumed, left_out
 from backend.forecast.calibrate import BUILT_IN
 from backend.probes import read_probes

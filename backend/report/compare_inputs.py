@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from backend.config import AtBudget, EngineKind, RunConfig
-from backend.costs.comparison import Texts
+from backend.costs.case import Texts
 from backend.costs.staying import Box
 from backend.forecast.observation import BudgetStop, DatasetNow, LengthCounts, Observation, SpeedHistory
 from backend.forecasts import Basis

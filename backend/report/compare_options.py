@@ -12,7 +12,7 @@ from datetime import date, datetime
 from typing import Any, Final
 
 from backend.config import ApiConfig, RunConfig
-from backend.costs.comparison import Api
+from backend.costs.case import Api
 from backend.costs.limits import ApiLimits, StreamSpeed
 from backend.costs.prices import Prices
 from backend.prices.lookup import prices_of

@@ -22,7 +22,9 @@ from backend.report.money import UNKNOWN, usd, usd_range
 BOX: Final = "This box"
 TRIFLE: Final = Decimal("0.02")
 WAY_HEAD: Final = ("Way", "Time", "Cost", "A million tokens", "Tokens/s", "Limited by", "Pays above", "Choice", "Prices")
-DATASET_HEAD: Final = ("Dataset", "Here, in its turn", "Cost here", "There, sent now", "Cost there", "Limited by")
+DATASET_HEAD: Final = (
+    "Dataset", "Here, in its turn", "Cost here", "There, sent now", "Cost there", "Tokens/s there", "Pays above", "Limited by",
+)  # fmt: skip
 
 
 def compare_sentence(view: CompareView) -> str:
@@ -104,7 +106,10 @@ def dataset_rows(view: CompareView, name: str) -> list[list[str]]:
     for dataset, there in way.datasets.items():
         here = view.comparison.local_datasets.get(dataset, Estimate(None, None, None))
         limit = _limit_words(option, there.binds)
-        rows.append([dataset, _time(here.seconds), usd_range(here.usd), _time(there.seconds), usd_range(there.usd), limit])
+        even = way.dataset_break_even_usd.get(dataset)
+        pays = f"{usd(even)} a GPU-hour" if even is not None else DASH
+        costs = [_time(here.seconds), usd_range(here.usd), _time(there.seconds), usd_range(there.usd)]
+        rows.append([dataset, *costs, _compact_range(there.tokens_per_s), pays, limit])
     return rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from backend.costs.comparison import Api, Case, Texts
+from backend.costs.case import Api, Case, Texts
 from backend.costs.limits import ApiLimits, StreamSpeed
 from backend.costs.prices import Price, Prices
 from backend.costs.staying import Box

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from backend.costs.comparison import Api, Comparison, Texts, compare
+from backend.costs.case import Api, Texts
+from backend.costs.comparison import Comparison, compare
 from backend.costs.limits import ApiLimits, Binding, StreamSpeed
 from backend.costs.prices import Price, Prices
 from backend.costs.staying import Box, UsdRange
@@ -87,6 +88,14 @@ def test_at_the_break_even_price_both_sides_cost_the_same() -> None:
     (way,) = compared(api(), datasets=quiet).ways
     even = compared(api(), datasets=quiet, box=Box(gpus=4, gpu_hour_usd=way.break_even_gpu_hour_usd))
     assert usd(even.local.usd)[1] == pytest.approx(usd(way.whole.usd)[1])
+
+
+def test_the_datasets_break_even_prices_lie_about_the_wholes() -> None:
+    (way,) = compared(api()).ways
+    each = [price for price in way.dataset_break_even_usd.values() if price is not None]
+    assert len(each) == 3
+    assert way.break_even_gpu_hour_usd is not None
+    assert min(each) * Decimal("0.8") <= way.break_even_gpu_hour_usd <= max(each) * Decimal("1.3")
 
 
 def test_who_goes_still_waits_for_what_is_in_flight_here() -> None:

@@ -214,6 +214,7 @@ def test_each_dataset_is_told_in_its_order_against_one_api(run: RunDir) -> None:
     rows = dataset_rows(look(run), "fast")
     assert [row[0] for row in rows] == ["alpha", "beta"]
     assert all(row[1] != "–" and row[3] != "–" and row[2].startswith("$") and row[4].startswith("$") for row in rows)
+    assert all(row[5] != "–" and row[6].endswith("a GPU-hour") for row in rows)
 
 
 def test_a_plan_tells_who_goes_who_stays_and_what_it_costs(run: RunDir) -> None:
