@@ -87,7 +87,7 @@ class Sweeper:
         highest, most = max(read_order(intent.value).levels), self._most_running(ready)
         if most is not None and highest > most:
             raise RefusedError(
-                f"The level {highest} is more than the engine runs at once ({most:,.0f} with {len(ready)} replicas, see "
+                f"The level {highest} is more than the engine runs at once ({most:,.0f} on all ready replicas, see "
                 f"{MAX_RUNNING}): the others would wait in its queue. Leave out levels above {most:,.0f}."
             )
 

@@ -112,7 +112,7 @@ def _sweep_words(intent: Intent) -> str:
             return "The sweep will end; concurrency goes back to what is wished."
         if "measured" in intent.value:
             imported = read_imported(intent.value)
-            return f"{len(imported.levels)} levels of {imported.source} are the speed curve now."
+            return f"The speed curve is that of {imported.source} now (levels: {len(imported.levels)})."
         levels = read_order(intent.value).levels
         return f"A sweep over {', '.join(map(str, levels))} requests in flight begins."
     except ValueError as error:

@@ -101,9 +101,11 @@ async def test_what_can_be_measured_is_not_refused(bench: Bench) -> None:
 
 async def test_what_cannot_be_measured_now_is_refused_with_its_reason(bench: Bench) -> None:
     assert bench.refused(cancel=True) == "No sweep is running: there is nothing to cancel."
-    assert bench.refused(levels=[1, 41]).startswith("The level 41 is more than the engine runs at once (40 with 1 replicas")
+    assert bench.refused(levels=[1, 41]).startswith(
+        "The level 41 is more than the engine runs at once (40 on all ready replicas"
+    )
     bench.keeper.sample = replace(bench.keeper.sample, max_running_requests=8.0)  # what the engine says counts
-    assert "more than the engine runs at once (8 with" in bench.refused(levels=[1, 9])
+    assert "more than the engine runs at once (8 on" in bench.refused(levels=[1, 9])
     bench.keeper.sample = EngineSample(key="0", at=1.0, answered=1)
     assert "does not tell how many tokens it makes" in bench.refused(levels=[1])
     bench.runner.open = False

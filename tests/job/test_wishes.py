@@ -98,7 +98,7 @@ def test_a_sweep_changes_no_wish_so_that_no_later_life_repeats_it() -> None:
     assert wishes.apply(wanted, asked) == (wanted, "A sweep over 1, 4 requests in flight begins.")
     assert wishes.apply(wanted, _intent("run", IntentAction.SWEEP, cancel=True))[0] == wanted
     read = _intent("run", IntentAction.SWEEP, measured=[{"concurrency": 1, "tokens_per_s": 5.0}], source="b.jsonl")
-    assert wishes.apply(wanted, read) == (wanted, "1 levels of b.jsonl are the speed curve now.")
+    assert wishes.apply(wanted, read) == (wanted, "The speed curve is that of b.jsonl now (levels: 1).")
 
 
 @pytest.mark.parametrize(

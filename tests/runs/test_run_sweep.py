@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from live_run import LiveRun, write_prompts
 
+from backend.__main__ import main
 from backend.control.intents import await_answer, want_no_sweep, want_sweep
 from backend.forecast.curve import knee
 from backend.records import Intent, RunPhase
 from backend.sweeps import Sweep, SweepState, newest_curve, sweeps_of
 
 NewRun = Callable[..., LiveRun]
+ROOT = Path(__file__).resolve().parents[2]
+STORY = {1: 62, 4: 207, 8: 370, 16: 385, 32: 393, 48: 409}
 STEADY = ("--mean", "300", "--log-sd", "0.5")
 
 
@@ -85,6 +92,7 @@ def test_a_sweep_is_cancelled_by_a_wish_and_ended_by_a_pause(tmp_path: Path, new
     assert reason == "no dataset runs (they are paused, killed, held or finished)"
 
 
+@pytest.mark.drill
 def test_the_levels_of_a_sweep_outlive_its_supervisor_which_says_that_it_was_interrupted(
     tmp_path: Path, new_run: NewRun
 ) -> None:
@@ -107,13 +115,45 @@ def test_the_levels_of_a_sweep_outlive_its_supervisor_which_says_that_it_was_int
     assert accepted
 
 
+def test_on_the_command_line_a_file_is_read_and_ctrl_c_cancels_the_sweep_and_not_the_run(
+    tmp_path: Path, new_run: NewRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_prompts(tmp_path / "A.jsonl", 2_000)
+    run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "20", *STEADY])
+    place, bench = str(run.run.root), tmp_path / "bench.jsonl"
+    bench.write_text("".join(json.dumps({"max_concurrency": n, "output_throughput": v}) + "\n" for n, v in STORY.items()))
+    assert main(["sweep", place, "--concurrency", "1,2"]) == 1
+    assert "is not running, and a sweep measures a server at work" in capsys.readouterr().err
+    run.start()
+    run.wait(lambda s: s.in_flight == 16)
+
+    assert main(["sweep", place, "--import", str(bench), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["sweep"]["source"], told["knee"]) == ("bench.jsonl", 8)
+    assert main(["sweep", place, "--concurrency", "4,1"]) == 1
+    assert "Refused: sweep: the levels 4, 1 must ascend" in capsys.readouterr().err
+
+    command = [sys.executable, "-m", "backend", "sweep", place, "--concurrency", "1,2", "--level-s", "600", "--abort"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        wait_sweep(run, SweepState.RUNNING)
+        run.wait(lambda s: s.in_flight == 1)
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "The sweep is cancelled, the run goes on." in complaint
+    wait_sweep(run, SweepState.CANCELLED)
+    run.wait(lambda s: s.in_flight == 16, what="the run does not go on")
+    assert main(["sweep", place]) == 0
+    assert "Knee: 8 in flight" in capsys.readouterr().out
+
+
 @pytest.mark.drill
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_whole_sweep_on_the_simulator_finds_the_knee_within_one_level(
     tmp_path: Path, new_run: NewRun, replicas: int
 ) -> None:
     write_prompts(tmp_path / "A.jsonl", 20_000)
-    levels = [n * replicas for n in (1, 4, 8, 16, 32, 48)]
+    levels = [n * replicas for n in STORY]
     run = new_run(
         [{"name": "A", "path": "A.jsonl"}],
         engine={"replicas": replicas},
@@ -129,5 +169,5 @@ def test_a_whole_sweep_on_the_simulator_finds_the_knee_within_one_level(
     found = knee([(level.concurrency, level.tokens_per_s) for level in sweep.levels])
     assert found in levels[1:4]
     assert all(level.known for level in sweep.levels), sweep.levels
-    for level, true in zip(sweep.levels, (62, 207, 370, 385, 393, 409), strict=True):
+    for level, true in zip(sweep.levels, STORY.values(), strict=True):
         assert level.tokens_per_s == pytest.approx(10 * replicas * true, rel=0.08)
