@@ -34,6 +34,13 @@ class Turns(StrEnum):
     ALL = "all"
 
 
+class MaxTokensField(StrEnum):
+    """How an API calls the cap on new tokens."""
+
+    MAX_TOKENS = "max_tokens"
+    MAX_COMPLETION_TOKENS = "max_completion_tokens"  # reasoning models of OpenAI take no other
+
+
 class _Section(BaseModel):
     # strict: "64" is not 64, and true is not 1; a configuration that says something else than it means is refused
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -178,7 +185,10 @@ class ApiConfig(_Section):
     tokens_per_minute: int | None = Field(default=None, ge=1)
     concurrency: int | None = Field(default=None, ge=1)
     spend_cap_usd: float | None = Field(default=None, ge=0)
-    extra_body: dict[str, Any] = {}
+    stall_after_s: float = Field(default=120, gt=0)  # a stream that says nothing for so long is given up
+    max_tokens_field: MaxTokensField = Field(default=MaxTokensField.MAX_TOKENS, strict=False)
+    accept_models: list[str] = []  # further names under which the model may answer
+    extra_body: dict[str, Any] = {}  # the provider's own: preferences, quantisation, service tier
 
 
 class TelemetryConfig(_Section):

@@ -28,6 +28,8 @@ DENIED_STATUSES: Final = frozenset({401, 402, 403, 404, 405})
 DETOKENIZE_TIMEOUT_S: Final = 20.0
 ABORT_TIMEOUT_S: Final = 5.0
 _WORDS_LIMIT: Final = 2000
+_PERIOD: Final = r"\d+(?:\.\d+)? ?(?:ms|[hms])[a-z]*"  # "120ms", "20 seconds", "1m2.5s"
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _CHARACTERS_PER_TOKEN: Final = 4  # only where a server reports neither usage nor ids; such rows are marked
 
 
@@ -223,10 +225,11 @@ def retry_after_s(header: str | None, words: str) -> float | None:
                 return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
             except ValueError:
                 return None
-    found = re.search(r"(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m)", words, re.IGNORECASE)
+    found = re.search(rf"(?:try again|retry) (?:in|after) ((?:{_PERIOD}\s?)+)", words, re.IGNORECASE)
     if not found:
         return None
-    return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2].lower()]
+    parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms|[hms])", found[1], re.IGNORECASE)
+    return sum(float(number) * _UNIT_S[unit.lower()] for number, unit in parts)
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:

@@ -173,6 +173,8 @@ def test_a_servers_words_are_cut() -> None:
         (None, "Try again in 2 s", 2.0),
         (None, "retry after 1.5s", 1.5),
         (None, "retry in 2m", 120.0),
+        (None, "Please try again in 1m2.5s. Visit our page", 62.5),
+        (None, "Please retry after 20 seconds.", 20.0),
         (None, "busy", None),
     ],
 )
