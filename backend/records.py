@@ -54,6 +54,16 @@ class Outcome(StrEnum):
     REJECTED = "rejected"  # the server refused the request for good
 
 
+class ApiState(StrEnum):
+    """What an API is doing for a run."""
+
+    IDLE = "idle"  # nothing is routed there
+    OPEN = "open"  # requests go there
+    WAITING = "waiting"  # it asked to wait
+    PAUSED = "paused"  # it refuses us (key, balance), or its key is missing; tried again now and then
+    CAPPED = "capped"  # nothing more fits below its spend cap
+
+
 class Severity(StrEnum):
     """How loud an event is."""
 
@@ -69,7 +79,8 @@ class IntentAction(StrEnum):
     SET = "set"  # value: {"key": ..., "value": ...}
     REDO = "redo"  # value: {"outcomes": ["empty", ...]}
     SWEEP = "sweep"  # of the run; value: {"levels": [1, 4, ...], "level_limit_s", "drain"}, {"cancel": true} or {"measured"}
-    ROUTE = "route"  # value: {"to": "local" | <api name>}
+    ROUTE = "route"  # value: {"to": "local" | <api name> | "both:<api name>"}
+    PROBE = "probe"  # of the run; value: {"api": <api name>, "prompts": int, "cap_usd": float}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +220,33 @@ class DatasetStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiStatus:
+    """One API of the run, for people. Money in USD; None: unknown."""
+
+    name: str
+    state: ApiState
+    reason: str | None = None  # why it does not do more
+    model: str | None = None  # that has answered
+    provider: str | None = None
+    in_flight: int = 0
+    concurrency: int = 0  # requests that may be in flight now
+    finished_samples: int = 0
+    completion_tokens: int = 0
+    spent_usd: float | None = None  # samples, and failed attempts as far as their bill is known
+    unsure_usd: float = 0.0  # what answers that broke off may have cost beyond
+    reserved_usd: float = 0.0  # what is in flight costs at worst
+    cap_usd: float | None = None
+    unpriced: int = 0  # answers whose cost is unknown: what was spent is more
+    usd_per_minute: float | None = None
+    tokens_per_s: float | None = None
+    projected_usd: float | None = None  # once all that is routed there is made
+    requests_per_minute: int | None = None  # limits, as far as they are known
+    tokens_per_minute: int | None = None
+    refused: int = 0  # 429, since the supervisor's start
+    probing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """The supervisor's last word, written with each heartbeat. Rates are over the last minute; None until known."""
 
@@ -225,3 +263,4 @@ class JobStatus:
     prometheus_url: str | None = None
     deadline: str | None = None  # ISO 8601 with its offset
     exit_code: int | None = None  # once the supervisor has left: 0 finished or stopped, 1 failed
+    apis: tuple[ApiStatus, ...] = ()

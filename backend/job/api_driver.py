@@ -145,7 +145,7 @@ async def ask(
                 exchange.stream.take(json.loads(await response.read()))
                 exchange.first_at, exchange.stream.done = clock(), True
             else:
-                await _read(response, exchange, limit, stall_s, is_ours, clock)
+                await _read(response, exchange, limit, stall_s=stall_s, is_ours=is_ours, clock=clock)
             exchange.stream.finish()
     except StreamError as error:
         raise _fault_in_stream(error, exchange.stream) from error
@@ -166,6 +166,7 @@ async def _read(
     response: aiohttp.ClientResponse,
     exchange: Exchange,
     limit: asyncio.Timeout,
+    *,
     stall_s: float,
     is_ours: Callable[[str | None], bool],
     clock: Callable[[], float],

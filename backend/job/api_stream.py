@@ -1,7 +1,8 @@
 """The text of a streamed chat completion, put together from server-sent events as they come.
 
-Frames are parsed many at a time: a stream of single tokens would else cost a JSON object each. Only those up to the first text are
-looked at at once, because they name the model and tell when it began. Pure: bytes in, an answer out; `api_driver.py` reads the wire.
+Frames are parsed many at a time: a stream of single tokens would else cost a JSON object each. Only those up to the first text
+are looked at at once, because they name the model and tell when it began. Pure: bytes in, an answer out; the wire is
+`api_driver.py`'s.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ApiStream:
     model: str | None = None
     provider: str | None = None
     finish_reason: str | None = None
-    usage: ApiUsage = ApiUsage()
+    usage: ApiUsage = field(default_factory=ApiUsage)
     done: bool = False
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)

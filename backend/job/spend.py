@@ -67,19 +67,18 @@ class Spend:
         self._reserved_sum += self._reserved[key]
         return True
 
-    def settle(self, key: Hashable, billed_usd: float, *, bill_is_known: bool = True) -> float:
+    def settle(self, key: Hashable, billed_usd: float, *, at_most_usd: float | None = None) -> float:
         """A request has ended and costs `billed_usd`. Returns what it may have cost beyond, in USD.
 
-        `bill_is_known` False: the API never told; the rest of the reservation stays set aside for good. Raises KeyError
-        without a reservation.
+        `at_most_usd`: the API never told its bill, `billed_usd` is an estimate; what lies between stays set aside for good.
+        Raises KeyError without a reservation.
         """
-        reserved = self._reserved.pop(key)
-        self._reserved_sum -= reserved
+        self._reserved_sum -= self._reserved.pop(key)
         billed = _nearest(billed_usd)
         self._spent += billed
-        rest = 0 if bill_is_known else max(0, reserved - billed)
-        self._unsure += rest
-        return _usd(rest)
+        beyond = 0 if at_most_usd is None else max(0, _up(at_most_usd) - billed)
+        self._unsure += beyond
+        return _usd(beyond)
 
     def is_reserved(self, key: Hashable) -> bool:
         """Whether the request still holds its reservation."""

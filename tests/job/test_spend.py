@@ -39,7 +39,7 @@ def test_the_cap_is_never_passed_and_nothing_is_lost(seed: int) -> None:
         else:
             waiting += 1
             known = fate < 0.95
-            most_usd += spend.settle(key, bill if known else 0.0, bill_is_known=known)
+            most_usd += spend.settle(key, bill if known else 0.0, at_most_usd=None if known else reserved)
             billed_for_sure += bill if known else 0.0
         view = spend.view()
         assert view.spent_usd + view.unsure_usd + view.reserved_usd <= CAP_USD
