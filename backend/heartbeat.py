@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from backend.records import DatasetState, DatasetStatus, EngineState, JobStatus, ReplicaStatus, RunPhase
+from backend.records import ApiState, ApiStatus, DatasetState, DatasetStatus, EngineState, JobStatus, ReplicaStatus, RunPhase
 from backend.run_dir import RunDir, RunDirError
 
 SILENT_AFTER_S: Final = 10.0  # a heartbeat is written each second
@@ -124,8 +124,9 @@ def job_status_from_json(text: str) -> JobStatus:
     values: dict[str, Any] = json.loads(text)
     datasets = tuple(_dataset_status(d) for d in values.pop("datasets"))
     replicas = tuple(_replica_status(r) for r in values.pop("replicas"))
+    apis = tuple(ApiStatus(**{**api, "state": ApiState(api["state"])}) for api in values.pop("apis", ()))
     values |= {"phase": RunPhase(values["phase"]), "order": tuple(values["order"])}
-    return JobStatus(datasets=datasets, replicas=replicas, **values)
+    return JobStatus(datasets=datasets, replicas=replicas, apis=apis, **values)
 
 
 def _replica_status(values: dict[str, Any]) -> ReplicaStatus:

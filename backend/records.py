@@ -217,6 +217,7 @@ class DatasetStatus:
     token_budget: int | None = None
     max_samples: int | None = None
     max_new_tokens: int | None = None  # of one completion, for requests to come
+    route: str = "local"  # where its next requests go: "local", an API's name, or "both:<name>"
 
 
 @dataclass(frozen=True, slots=True)

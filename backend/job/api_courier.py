@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from backend.job.answers import Answer, read_answer
@@ -41,6 +41,8 @@ class ApiCourier(Courier):
             if answer is not None:
                 await self._store(request, answer)
                 self.route.failures.pop((request.runner.name, request.prompt.sample_id), None)
+                self.route.counts.finished += 1
+                self.route.counts.completion_tokens += answer.row.completion_tokens
         finally:
             if ticket.probe is not None:
                 rejected = answer is not None and answer.message is None
@@ -58,9 +60,7 @@ class ApiCourier(Courier):
             address = ApiAddress(route.config, route.key())
             self._journal(lambda: self.journal.add(ticket.rid, journal_word(route.name, ticket.worst_usd)))
             request.stage = Stage.SENT
-            await ask(
-                self.session, address, ticket.body, exchange, is_ours=route.is_ours, on_accepted=self._accepted(ticket)
-            )
+            await ask(self.session, address, ticket.body, exchange, is_ours=route.is_ours, on_accepted=route.accepted)
         except asyncio.CancelledError:
             self._end_unsent(ticket) if request.stage is Stage.WAITING else self._book(ticket, request, exchange, "aborted")
             raise
@@ -86,9 +86,6 @@ class ApiCourier(Courier):
                 self._end_unsent(ticket)
             return await self._back_off(request, started_at, error)
         return await self._keep(request, ticket, exchange, started_at)
-
-    def _accepted(self, ticket: Ticket) -> Callable[[Mapping[str, str]], None]:
-        return lambda headers: self.route.accepted(headers)
 
     def _end_unsent(self, ticket: Ticket) -> None:
         """Nothing was done there and nothing is billed."""
@@ -168,8 +165,9 @@ class ApiCourier(Courier):
 def other_model_words(route: ApiRoute, answered: str) -> str:
     """Why a dataset is held whose answers come from another model."""
     return (
-        f"{route.name} answers with {answered!r}, and {route.config.model!r} was asked for: that would mix two models. If it is "
-        f"the same one, put the name into accept_models of [api.{route.name}]; else route the dataset to local. Then resume it"
+        f"{route.name} answers with {answered!r}, and {route.config.model!r} was asked for: that would mix two models. Where it "
+        f"is the same one, put the name into accept_models of [api.{route.name}], stop and start; else route the dataset to "
+        "local. Then resume it"
     )
 
 

@@ -160,8 +160,8 @@ class ApiRoute:
                 f"output_usd_per_mtok into [api.{self.name}], or take spend_cap_usd out"
             )
         return (
-            f"{dataset} has no cap on new tokens, so that one answer could cost anything: set {dataset}.max_new_tokens, or take "
-            f"spend_cap_usd out of [api.{self.name}]"
+            f"{dataset} has no cap on new tokens, so that one answer could cost anything: set {dataset}.max_new_tokens, or "
+            f"take spend_cap_usd out of [api.{self.name}]"
         )
 
     def _cap_words(self, worst: float) -> str:
@@ -170,8 +170,8 @@ class ApiRoute:
         if self.spend.in_flight:
             return f"close to its cap of ${view.cap_usd:g}: fewer requests at once, so that their worst case fits below it"
         return (
-            f"its cap of ${view.cap_usd:g} is reached: ${view.spent_usd:.4f} are spent{unsure}, and the next request could cost "
-            f"${worst:.4f}. Raise it with: set RUN api.{self.name}.spend_cap_usd=USD, or route what is left to local"
+            f"its cap of ${view.cap_usd:g} is reached: ${view.spent_usd:.4f} are spent{unsure}, and the next request could "
+            f"cost ${worst:.4f}. Raise it with: set RUN api.{self.name}.spend_cap_usd=USD, or route what is left to local"
         )
 
     # -- what came of a request --------------------------------------------------------------------------------------------
@@ -269,4 +269,3 @@ class ApiRoute:
         if held_until is not None and held_until - now >= 1.0:
             return ApiState.WAITING, f"it asked to wait {held_until - now:.0f} s"
         return ApiState.OPEN, None
-

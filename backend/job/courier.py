@@ -54,6 +54,7 @@ class Request:
     stage: Stage = Stage.WAITING
     rid: str = ""
     endpoint: Endpoint | None = None
+    started_at: float = 0.0  # when its slot was taken, epoch seconds
     task: asyncio.Task[None] | None = None
     resend: bool = False  # its task was cancelled in order to send it again
     answered: bool = False  # no server works on it any more: its slot is free, its row is not durable yet

@@ -58,6 +58,8 @@ class DatasetRunner:
         self.begun = False  # that it runs was told
         self.turn_has_come = False  # its requests are no longer a pilot
         self.open = True  # it is wanted to run, and no guard holds it
+        self.sources = wish.route.sources  # who may take its prompts
+        self.mixed: str | None = None  # why it is held: another model answered than was asked for
         self.retries = 0
         self.lost_tokens = 0.0  # made in vain by requests that were aborted or sent again
         self.storing = 0  # answered, their rows not yet durable
@@ -189,8 +191,13 @@ class DatasetRunner:
         self._source, self._ended = None, False
         self._passes += 1
 
+    def hold(self, words: str) -> None:
+        """Nothing more is asked for until somebody resumes it."""
+        self.mixed = self.mixed or words
+
     def forgive(self) -> None:
         """Somebody asked it to go on: what it failed with may be mended, its files are looked at again."""
+        self.mixed = None
         if self.fault is not None:
             self.fault, self._verified = None, False
             self.read_again()

@@ -68,6 +68,7 @@ class Observed:
     datasets: tuple[ObservedDataset, ...]
     checking: bool = False  # what would make a start fail is still being looked for
     drain_overdue: bool = False  # asked to stop, and requests in flight did not finish within the limit
+    apis_work: bool = False  # something that is left is routed to an API: the run goes on without its engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def _next_phase(wishes: Wishes, observed: Observed, planned: list[Action]) -> tu
     redo = any(wish.redo for wish in wishes.datasets.values())
     all_failed = bool(observed.replicas) and all(r.state is EngineState.FAILED for r in observed.replicas)
     if wishes.run is Want.STOPPED:
-        if in_flight and not all_failed:
+        if in_flight and (observed.apis_work or not all_failed):
             return RunPhase.DRAINING, None
         return (RunPhase.STOPPED, None) if gone else (RunPhase.STOPPING, None)
     if ended and not in_flight and not redo:
@@ -191,7 +192,7 @@ def _next_phase(wishes: Wishes, observed: Observed, planned: list[Action]) -> tu
             return RunPhase.STOPPING, "every dataset has ended"
         failed = [name for name, state in states.items() if state is DatasetState.FAILED]
         return (RunPhase.FAILED, f"failed: {', '.join(failed)}") if failed else (RunPhase.FINISHED, None)
-    if all_failed and wishes.engine is Want.RUNNING:
+    if all_failed and wishes.engine is Want.RUNNING and not observed.apis_work:
         return RunPhase.FAILED, "; ".join(dict.fromkeys(r.end_reason or "no reason known" for r in observed.replicas))
     if observed.checking and observed.phase is RunPhase.STARTING:
         return RunPhase.STARTING, None

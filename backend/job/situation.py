@@ -10,7 +10,7 @@ from backend.job.ledger import Ledger
 from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.wishes import DatasetWish, Want, Wishes
-from backend.records import DatasetState, DatasetStatus, JobStatus, RunPhase
+from backend.records import ApiStatus, DatasetState, DatasetStatus, JobStatus, RunPhase
 
 _MEANT = {Want.PAUSED: DatasetState.PAUSED, Want.KILLED: DatasetState.KILLED}
 
@@ -22,6 +22,7 @@ def observed(
     *,
     checking: bool,
     drain_overdue: bool,
+    apis_work: bool,
 ) -> plan.Observed:
     """The whole run as `reconcile` wants it."""
     return plan.Observed(
@@ -30,6 +31,7 @@ def observed(
         datasets=tuple(_observed_dataset(runner) for runner in runners.values()),
         checking=checking,
         drain_overdue=drain_overdue,
+        apis_work=apis_work,
     )
 
 
@@ -44,6 +46,7 @@ def job_status(
     admission_stopped: str | None,
     prometheus_url: str | None,
     exit_code: int | None,
+    apis: tuple[ApiStatus, ...],
 ) -> JobStatus:
     """The whole run as people want it. `lately` counts samples, completion tokens and samples that a model answered."""
     differences, rates = lately.differences(), lately.rates()
@@ -62,6 +65,7 @@ def job_status(
         prometheus_url=prometheus_url,
         deadline=wishes.deadline,
         exit_code=exit_code,
+        apis=apis,
     )
 
 
@@ -84,6 +88,7 @@ def dataset_status(runner: DatasetRunner, ledger: Ledger, wishes: Wishes) -> Dat
         token_budget=wish.token_budget,
         max_samples=wish.max_samples,
         max_new_tokens=wish.max_new_tokens,
+        route=str(wish.route),
     )
 
 
@@ -96,6 +101,7 @@ def _observed_dataset(runner: DatasetRunner) -> plan.ObservedDataset:
         exhausted=runner.exhausted,
         admits=runner.may_admit(),
         fault=runner.fault,
+        hold=runner.mixed,
         in_pilot=runner.in_pilot,
         hold=None if runner.guard.hold is None else runner.guard.hold.reason,
     )

@@ -22,8 +22,9 @@ from backend.job.dataset_runner import DatasetRunner
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.replica import Endpoint
+from backend.job.routes import LOCAL
 from backend.job.server_pool import ReplicaTally, ServerPool
-from backend.records import DatasetState
+from backend.records import DatasetState, Prompt
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,28 @@ class Slots:
     _storing: int = 0  # answered and not yet durable: they use no slot
 
     def __post_init__(self) -> None:
-        self._courier = Courier(
+        self._courier = self._make_courier()
+
+    # -- what is different where requests go to an API (`api_slots.py`) ----------------------------------------------------
+
+    def may_take(self, runner: DatasetRunner) -> bool:
+        """Whether the dataset's prompts are routed here."""
+        return LOCAL in runner.sources
+
+    def _make_courier(self) -> Courier:
+        return Courier(
             self.driver, self._pool, self.ledger, self.journal, self.session, self.model, self.now, self.tally, self._free_slot
         )
+
+    def _is_ready(self) -> bool:
+        return self._pool.is_ready
+
+    def _gets_leave(self, runner: DatasetRunner, prompt: Prompt) -> bool:
+        """Whether this prompt may be sent now; else its slot stays free."""
+        return True
+
+    def _has_ended(self, request: Request) -> None:
+        """A request was released."""
 
     @property
     def replicas(self) -> Mapping[str, ReplicaTally]:
@@ -93,7 +113,7 @@ class Slots:
             request.task.cancel()
 
     def _fill(self) -> None:
-        if not self.admitting or not self._pool.is_ready or self.tally.store_failure is not None:
+        if not self.admitting or not self._is_ready() or self.tally.store_failure is not None:
             return
         views = {name: _View(self, runner) for name, runner in self.runners.items()}
         # A disk that hangs must not let answers pile up in memory.
@@ -102,7 +122,11 @@ class Slots:
             if turn is None:
                 return
             runner = self.runners[turn.dataset]
-            request = Request(runner, runner.take())
+            prompt = runner.take()
+            if not self._gets_leave(runner, prompt):
+                runner.give_back(prompt)
+                return
+            request = Request(runner, prompt, started_at=self.now())
             runner.started(request.prompt, pilot=turn.pilot)
             self.requests[turn.dataset, request.prompt.sample_id] = request
             request.task = asyncio.create_task(self._courier.carry(request))
@@ -189,6 +213,7 @@ class Slots:
     def _release(self, request: Request, task: asyncio.Task[None]) -> None:
         """Frees the slot. A callback of the task, because a task that is cancelled before its first step runs no `finally`."""
         del self.requests[request.runner.name, request.prompt.sample_id]
+        self._has_ended(request)
         if request.answered:
             self._storing -= 1
             request.runner.storing -= 1
@@ -211,7 +236,8 @@ class _View:
 
     @property
     def may_admit(self) -> bool:
-        return self.runner.state in ADMITTING and self.runner.open and self.runner.may_admit()
+        runner = self.runner
+        return self.slots.may_take(runner) and runner.state in ADMITTING and runner.open and runner.may_admit()
 
     @property
     def prompt_ready(self) -> bool:

@@ -21,6 +21,7 @@ from backend.config import RunConfig
 from backend.heartbeat import ENDED
 from backend.holds import lifts
 from backend.job import reconcile as plan
+from backend.job.apis import Apis
 from backend.job.bulletin import Bulletin
 from backend.job.chores import Chores
 from backend.job.conditions import conditions
@@ -104,6 +105,17 @@ class Supervisor:
             keepers=self.keepers,
             bulletin=self.bulletin,
         )
+        self.apis = Apis(
+            run,
+            config,
+            runners=self.runners,
+            ledger=ledger,
+            journal=self.journal,
+            session=session,
+            engine=self.slots,
+            store=store,
+            bulletin=self.bulletin,
+        )
         self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.bulletin.emit)
         self.forecaster = Forecaster(run, slots=self.slots, keepers=self.keepers, store=store, bulletin=self.bulletin)
         self._rates = Window(RATE_WINDOW_S)
@@ -121,6 +133,7 @@ class Supervisor:
         self._listen_to_signals()
         await self._publish()
         await self.sweeper.open()
+        await self.apis.open()
         await self.keeper_of_wishes.read()
         await self.forecaster.open()
         await take_over(self.keepers, self.journal, self.session, self.bulletin, give_sign=self._publish)
@@ -131,7 +144,7 @@ class Supervisor:
             self.slots.run,
             self.slots.read_ahead,
         ]
-        works += [self.sampler.run, self.sweeper.run, *(keeper.watch for keeper in self.keepers)]
+        works += [self.sampler.run, self.sweeper.run, *self.apis.works(), *(keeper.watch for keeper in self.keepers)]
         background = [asyncio.create_task(work()) for work in works]
         try:
             while self.phase not in ENDED:
@@ -180,6 +193,7 @@ class Supervisor:
             self.runners,
             checking=self.chores.checking,
             drain_overdue=self._is_drain_overdue(now),
+            apis_work=self.apis.work_is_left(self.keeper_of_wishes.wishes),
         )
         return plan.reconcile(self.keeper_of_wishes.wishes, seen, self.policy, now)
 
@@ -187,7 +201,7 @@ class Supervisor:
         for task in background:
             task.cancel()
         await self.sweeper.close()
-        await self.slots.close()
+        await asyncio.gather(self.slots.close(), self.apis.close())
         await asyncio.gather(*background, return_exceptions=True)
         await self.chores.finish(disk_has_room=self._disk_problem is None)
         await self.forecaster.finish(run_is_done=self.phase is RunPhase.FINISHED)
@@ -225,6 +239,7 @@ class Supervisor:
         for runner in self.runners.values():
             for sample_id in runner.admission.to_cancel():
                 self.slots.abort_one(runner.name, str(sample_id))
+                self.apis.abort_one(runner.name, str(sample_id))
 
     # -- acting --------------------------------------------------------------------------------------------------------------
 
@@ -234,6 +249,7 @@ class Supervisor:
                 self._set_dataset_state(self.runners[name], state, reason)
             case plan.AbortDataset(name):
                 self.slots.abort(name)
+                self.apis.abort(name)
             case plan.SetPhase(phase, reason):
                 self.phase, self.phase_reason = phase, reason
                 log.info("phase %s%s", phase, f": {reason}" if reason else "")
@@ -284,6 +300,7 @@ class Supervisor:
         endpoints = [keeper.endpoint for keeper in self.keepers]
         self.slots.set_endpoints([endpoint for endpoint in endpoints if endpoint is not None])
         self.slots.changed()
+        self.apis.update(wishes, admitting=self.slots.admitting)
 
     def _request_speed(self) -> float | None:
         """Tokens a second of one request, over all that are in flight; None while a counter is not known."""
@@ -298,6 +315,7 @@ class Supervisor:
 
     def _check_intent(self, intent: Intent) -> None:
         self.sweeper.check(intent)
+        self.apis.check(intent)
 
     def _on_intent(self, intent: Intent) -> None:
         self.forecaster.changed("what is wanted has changed", plan=True)
@@ -311,6 +329,7 @@ class Supervisor:
             if lifts(intent, runner.name) and (words := runner.guard.go_on()):
                 self.bulletin.tell("dataset.goes_on", intent.subject, f"{runner.name} {words}", who=intent.who)
         self.sweeper.accepted(intent)
+        self.apis.accepted(intent)
         self._update_slots()
 
     def _keeper(self, name: str) -> ReplicaKeeper:
@@ -328,6 +347,8 @@ class Supervisor:
             runners=self.runners.values(),
         ):
             self.bulletin.note(condition)
+        for condition in self.apis.conditions(self.keeper_of_wishes.wishes):
+            self.bulletin.note(condition)
 
     async def _publish(self) -> None:
         status = job_status(
@@ -340,6 +361,7 @@ class Supervisor:
             admission_stopped=self._disk_problem,
             prometheus_url=self.sampler.prometheus_url,
             exit_code=self.exit_code,
+            apis=self.apis.status(self.keeper_of_wishes.wishes),
         )
         await self.bulletin.publish(status)
 

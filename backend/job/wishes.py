@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from backend.config import AtBudget, DatasetConfig, RunConfig
+from backend.job.api_probe import read_order as read_probe_order
+from backend.job.routes import Route, UnknownRouteError, parse_route
 from backend.job.sweep_order import read_imported, read_order
 from backend.records import Intent, IntentAction, Outcome
 
@@ -39,6 +42,7 @@ class DatasetWish:
     max_samples: int | None
     at_budget: AtBudget
     max_new_tokens: int | None = None  # of requests to come
+    route: Route = Route()  # where its next requests go
     redo: tuple[Outcome, ...] = ()  # outcomes to make again, asked and not yet carried out
 
 
@@ -53,6 +57,7 @@ class Wishes:
     order: tuple[str, ...]
     datasets: Mapping[str, DatasetWish]
     deadline: str | None = None  # ISO 8601
+    api_caps: Mapping[str, float | None] = field(default_factory=dict)  # API → its spend cap in USD
 
 
 def initial(config: RunConfig) -> Wishes:
@@ -64,6 +69,7 @@ def initial(config: RunConfig) -> Wishes:
         concurrency=config.generation.concurrency,
         order=tuple(d.name for d in config.datasets),
         datasets={d.name: _dataset_wish(config, d) for d in config.datasets},
+        api_caps={name: api.spend_cap_usd for name, api in config.api.items()},
         deadline=config.forecast.deadline.isoformat(timespec="seconds") if config.forecast.deadline else None,
     )
 
@@ -102,6 +108,8 @@ def _apply_to_run(wishes: Wishes, intent: Intent) -> tuple[Wishes, str]:
         return _apply_setting(wishes, str(intent.value.get("key")), intent.value.get("value"))
     if intent.action is IntentAction.SWEEP:
         return wishes, _sweep_words(intent)
+    if intent.action is IntentAction.PROBE:
+        return wishes, _probe_words(wishes, intent)
     raise RefusedError(f"A run knows no {intent.action.value!r}.")
 
 
@@ -119,6 +127,28 @@ def _sweep_words(intent: Intent) -> str:
         raise RefusedError(str(error)) from error
 
 
+def _probe_words(wishes: Wishes, intent: Intent) -> str:
+    """Likewise a probe."""
+    name = intent.value.get("api")
+    if name not in wishes.api_caps:
+        raise RefusedError(f"This run has no API {name!r}; it has {', '.join(wishes.api_caps) or 'none'}.")
+    try:
+        prompts, cap_usd = read_probe_order(intent.value)
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
+    return f"{prompts} prompts will be sent to {name}, for at most ${cap_usd:g}."
+
+
+def _apply_cap(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
+    name, _, setting = key.removeprefix("api.").rpartition(".")
+    if name not in wishes.api_caps or setting != "spend_cap_usd":
+        raise RefusedError(f"{key}: no such setting, or no such API.")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf):
+        raise RefusedError(f"{key}: {value!r} is neither an amount in USD nor none.")
+    caps = {**wishes.api_caps, name: None if value is None else float(value)}
+    return replace(wishes, api_caps=caps), f"{name}: never more than {'(no cap)' if value is None else f'${value:g}'}."
+
+
 def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
     if key == "concurrency":
         if not _is_count(value):
@@ -134,6 +164,8 @@ def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
         if value is not None and not _is_time(value):
             raise RefusedError(f"deadline: {value!r} is no time with its offset (ISO 8601), nor none.")
         return replace(wishes, deadline=value), f"Deadline: {value or 'none'}."
+    if key.startswith("api."):
+        return _apply_cap(wishes, key, value)
     parts = key.removeprefix("datasets.").rpartition(".")
     name, setting = parts[0], parts[2]
     if name not in wishes.datasets:
@@ -167,6 +199,12 @@ def _apply_to_dataset(wishes: Wishes, name: str, intent: Intent) -> tuple[Wishes
             raise RefusedError(f"redo: name at least one outcome of {', '.join(Outcome)}.")
         both = tuple(dict.fromkeys((*wishes.datasets[name].redo, *outcomes)))
         return _with_dataset(wishes, name, redo=both), f"{name}: {', '.join(outcomes)} samples will be made again."
+    if intent.action is IntentAction.ROUTE:
+        try:
+            route = parse_route(intent.value.get("to"), wishes.api_caps)
+        except UnknownRouteError as error:
+            raise RefusedError(str(error)) from error
+        return _with_dataset(wishes, name, route=route), f"{name}: new requests go {route.words()}; those in flight finish."
     raise RefusedError(f"A dataset knows no {intent.action.value!r} yet.")
 
 
