@@ -56,6 +56,16 @@ OWN_REQUEST_FIELDS: Final = {
     "return_prompt_token_ids": "Headway sets it",
     "return_meta_info": "Headway sets it",
 }
+OWN_API_FIELDS: Final = {
+    "messages": "comes from the dataset",
+    "tools": "comes from the dataset",
+    "model": "write the API's model",
+    "stream": "Headway streams",
+    "stream_options": "Headway asks for the usage",
+    "n": "one answer a prompt: write a prompt twice for two",
+    "max_tokens": "write generation.max_new_tokens: the spend cap is kept by it",
+    "max_completion_tokens": "write generation.max_new_tokens: the spend cap is kept by it",
+}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -191,6 +201,8 @@ def _guards(config: RunConfig) -> Iterator[str]:
 def _apis(config: RunConfig) -> Iterator[str]:
     for name, api in config.api.items():
         section = f"api.{quoted_key(name)}"
+        if name == "local":
+            yield f"{section}: the name is taken: `local` is the engine. Choose another one"
         yield from _url(f"{section}.base_url", api.base_url)
         yield from _variable(f"{section}.api_key_env", api.api_key_env)
         if api.api_key_env is not None and api.api_key_file is not None:
@@ -203,6 +215,9 @@ def _apis(config: RunConfig) -> Iterator[str]:
                     f"{section}.extra_body.{quoted_key(field)}: looks like a secret, which may not stand in a file. "
                     "Use api_key_env or api_key_file"
                 )
+        for field, remedy in OWN_API_FIELDS.items():
+            if field in api.extra_body:
+                yield f"{section}.extra_body.{field}: is refused: {remedy}"
         yield from _json(f"{section}.extra_body", api.extra_body)
 
 

@@ -23,7 +23,7 @@ def parse_live_setting(config: RunConfig, key: str, text: str) -> tuple[str, Any
     Keys: `concurrency` (int), `order` (list of dataset names; those left out follow in their present order), `deadline` (ISO
     8601 text with its offset, or None) and, for each dataset, `datasets.<name>.token_budget`, `.max_samples` and
     `.max_new_tokens` (int or None: no limit; the last one for requests to come) and `.at_budget` (text); `datasets.` may be
-    left out. Raises ConfigError.
+    left out; for each API `api.<name>.spend_cap_usd` (float or None: no cap). Raises ConfigError.
     """
     text = text.strip()
     if key in ("concurrency", "generation.concurrency"):
@@ -32,6 +32,9 @@ def parse_live_setting(config: RunConfig, key: str, text: str) -> tuple[str, Any
         return "order", _order(config, text)
     if key in ("deadline", "forecast.deadline"):
         return "deadline", _deadline(text)
+    api, _, api_setting = key.removeprefix("api.").rpartition(".")
+    if api in config.api and api_setting == "spend_cap_usd":
+        return f"api.{api}.spend_cap_usd", _usd(key, text)
     name, setting = _dataset_setting(config, key)
     canonical = f"datasets.{name}.{setting}"
     if setting == "at_budget":
@@ -46,6 +49,14 @@ def parse_live_setting(config: RunConfig, key: str, text: str) -> tuple[str, Any
             f"{canonical}: found {shown('', text)}, must be a whole number of at least 1 (as 5000000 or 5M) or none"
         )
     return canonical, count
+
+
+def _usd(key: str, text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    if not re.fullmatch(r"\$?\d{1,9}(\.\d{1,6})?", text, re.ASCII):
+        raise ConfigError(f"{key}: found {shown('', text)}, must be an amount in USD (as 25 or 2.50) or none")
+    return float(text.removeprefix("$"))
 
 
 def _dataset_setting(config: RunConfig, key: str) -> tuple[str, str]:

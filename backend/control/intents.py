@@ -99,6 +99,30 @@ def want_measured_sweep(run: RunDir, value: Json, who: str, *, token: str | None
     return write_intent(run, "run", IntentAction.SWEEP, value, who=who, token=token)
 
 
+def want_route(run: RunDir, dataset: str, to: str, who: str, *, token: str | None = None) -> Intent:
+    """A dataset's new requests shall go to `local`, to an API, or to both (`both:NAME`). Raises ControlError."""
+    _refuse_unknown(run, dataset)
+    name = to.removeprefix("both:")
+    if to != "local":
+        _refuse_unknown_api(run, name)
+    return write_intent(run, f"dataset:{dataset}", IntentAction.ROUTE, {"to": to}, who=who, token=token)
+
+
+def want_probe(run: RunDir, api: str, prompts: int, cap_usd: float, who: str, *, token: str | None = None) -> Intent:
+    """An API shall be measured with some prompts, for at most `cap_usd`. Raises ControlError."""
+    _refuse_unknown_api(run, api)
+    value: Json = {"api": api, "prompts": prompts, "cap_usd": cap_usd}
+    return write_intent(run, "run", IntentAction.PROBE, value, who=who, token=token)
+
+
+def _refuse_unknown_api(run: RunDir, name: str) -> None:
+    names = list(load_config(run).api)
+    if not names:
+        raise ControlError(f"This run has no API: add [api.{name}] with base_url and model to {run.config}, stop and start it.")
+    if name not in names:
+        raise ControlError(f"There is no API {name!r}. {nearest(name, names, what='APIs')}")
+
+
 def want_setting(run: RunDir, key: str, text: str, who: str, *, token: str | None = None) -> Intent:
     """A setting shall have another value while the run goes on. Raises ConfigError on a key or value that cannot be."""
     canonical, value = parse_setting(run, key, text)

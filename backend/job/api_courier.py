@@ -152,7 +152,8 @@ class ApiCourier(Courier):
         )
         if ticket.probe is not None:
             took_s, listed = exchange.ended_at - exchange.sent_at, listed_usd(usage, route.prices)
-            ticket.probe.answers.append(ProbeAnswer(request.runner.name, usage, first_s, took_s, cost, listed))
+            first_share = exchange.first_characters / max(1, stream.characters)
+            ticket.probe.answers.append(ProbeAnswer(request.runner.name, usage, first_s, took_s, first_share, cost, listed))
         endpoint = Endpoint(route.name, route.config.base_url, None, stream.provider or "", owned=False)
         answer = await read_answer(
             self.session, request.prompt, completion, endpoint, started_at=started_at, finished_at=self.now(), opened=False
@@ -165,9 +166,9 @@ class ApiCourier(Courier):
 def other_model_words(route: ApiRoute, answered: str) -> str:
     """Why a dataset is held whose answers come from another model."""
     return (
-        f"{route.name} answers with {answered!r}, and {route.config.model!r} was asked for: that would mix two models. Where it "
-        f"is the same one, put the name into accept_models of [api.{route.name}], stop and start; else route the dataset to "
-        "local. Then resume it"
+        f"{route.name} answers with {answered!r}, and {route.config.model!r} was asked for: that would mix two models. Where "
+        f"that is the same one, put the name into accept_models of [api.{route.name}], stop and start the run; else route the "
+        "dataset to local"
     )
 
 

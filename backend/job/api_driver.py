@@ -36,6 +36,7 @@ LOOKUP_TIMEOUT_S: Final = 10.0
 # A stream of single tokens is left alone for so long after each read, so that it does not wake us for each token.
 NAP_S: Final = 0.25
 QUICK_S: Final = 0.1
+NO_NAP_BEFORE_S: Final = 3.0  # a short answer's times are exact
 AFTER_DONE_S: Final = 1.0  # for the end of the HTTP answer, once the stream has said [DONE]
 
 
@@ -89,6 +90,7 @@ class Exchange:
     stream: ApiStream = field(default_factory=ApiStream)
     sent_at: float = 0.0
     first_at: float | None = None  # the first chunk with anything in it
+    first_characters: int = 0  # how much of the text it held
     ended_at: float = 0.0
 
 
@@ -177,10 +179,10 @@ async def _read(
         if stream.feed(data):
             limit.reschedule(loop.time() + (AFTER_DONE_S if stream.done else stall_s))
             if exchange.first_at is None and stream.has_text:
-                exchange.first_at = read_at
+                exchange.first_at, exchange.first_characters = read_at, stream.characters
         if stream.begun and not is_ours(stream.model):
             raise OtherModelError(stream.model or "", stream)
-        if read_at - before < QUICK_S and not stream.done:
+        if read_at - before < QUICK_S and read_at - exchange.sent_at > NO_NAP_BEFORE_S and not stream.done:
             await asyncio.sleep(NAP_S)
 
 

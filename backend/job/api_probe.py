@@ -20,6 +20,7 @@ from backend.records import Json
 
 LEAST_PROMPTS: Final = 16
 MOST_PROMPTS: Final = 64
+MOST_AT_FIRST: Final = 0.5  # a first chunk with more of the text tells no speed
 ALIKE_ABOVE: Final = 0.05  # p-value from which lengths count as not different
 PROMPTS, CAP_USD = "prompts", "cap_usd"
 
@@ -32,16 +33,17 @@ class ProbeAnswer:
     usage: ApiUsage
     first_token_s: float | None
     took_s: float
+    first_share: float  # of the text, that came with the first chunk
     cost_usd: float | None
     listed_usd: float | None
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Of the stream, from its first token on."""
+        """Of the stream, from its first chunk on; None where that was nearly all of it."""
         tokens = self.usage.completion_tokens
-        if tokens is None or self.first_token_s is None or tokens < 2 or self.took_s <= self.first_token_s:
+        if not tokens or self.first_token_s is None or self.took_s <= self.first_token_s or self.first_share > MOST_AT_FIRST:
             return None
-        return (tokens - 1) / (self.took_s - self.first_token_s)
+        return tokens * (1.0 - self.first_share) / (self.took_s - self.first_token_s)
 
 
 @dataclass(slots=True)

@@ -121,6 +121,7 @@ class ApiRate:
         self._prompts = _Meter(None)  # the part of the tokens that is prompts
         self._speed_tokens_per_s: float | None = None  # of one stream, from its start to its end
         self._answers = 0
+        self._begun_at: float | None = None
         self._held_until = float("-inf")
         self._last_cut_at = float("-inf")
         self._last_change_at = float("-inf")
@@ -162,6 +163,7 @@ class ApiRate:
 
     def started(self, now: float, prompt_tokens: float) -> None:
         """A request is sent."""
+        self._begun_at = now if self._begun_at is None else self._begun_at
         self._requests.use(1, now)
         self._requests.pass_on(1, now)
         self._tokens.use(prompt_tokens, now)
@@ -212,7 +214,8 @@ class ApiRate:
             return
         meter = self._to_blame(resource)
         if meter.configured is None and meter.told is None:
-            used = max(1.0, meter.used)
+            covered_s = min(WINDOW_S, max(BIN_S, now - (started_at if self._begun_at is None else self._begun_at)))
+            used = max(1.0, meter.used) * WINDOW_S / covered_s  # within the first minute: as if it had gone on like that
             meter.learnt = used if meter.learnt is None else min(meter.learnt, used)
         else:
             meter.pace = max(LEAST_PACE, meter.pace * PACE_CUT)

@@ -1,4 +1,4 @@
-"""What a run has spent at its APIs so far, in all lives, from rows and billed attempts; and the engine's lengths, to compare."""
+"""What a run has spent at its APIs so far, in all lives, from rows and billed attempts; and the engine's lengths."""
 
 from __future__ import annotations
 

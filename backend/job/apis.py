@@ -1,4 +1,4 @@
-"""The APIs of a run, for its supervisor: opened with what former lives spent, kept to what is wanted, probed, and told about."""
+"""The APIs of a run, for its supervisor: opened with what former lives spent, kept to what is wanted, probed, told about."""
 
 from __future__ import annotations
 
@@ -139,13 +139,11 @@ class Apis:
         for name, runner in self._runners.items():
             sources = wishes.datasets[name].route.sources
             if sources != runner.sources:
-                runner.sources = sources
-                for slots in (self._engine, *self.slots.values()):
-                    if not slots.may_take(runner):
-                        slots.abort(name, only_waiting=True)
-                slots_changed = [self._engine, *self.slots.values()]
-                for slots in slots_changed:
-                    slots.changed()
+                runner.sources, runner.mixed = sources, None
+                for place in (self._engine, *self.slots.values()):
+                    if not place.may_take(runner):
+                        place.abort(name, only_waiting=True)
+                    place.changed()
         for name, slots in self.slots.items():
             slots.order, slots.admitting = wishes.order, admitting
             slots.route.spend.cap_usd = wishes.api_caps[name]
@@ -206,8 +204,8 @@ class Apis:
             runner = self._runners[name]
             if left and (runner.exhausted or not runner.open or runner.state in ENDED):
                 order.quotas[name] = 0
-        if not order.quotas or not any(order.quotas.values()):
-            order.end("no further prompt waits") if order.asked < order.prompts else None
+        if not any(order.quotas.values()) and order.asked < order.prompts:
+            order.end("no further prompt waits")
         if self._stopped():
             order.end("the run stops")
 
@@ -251,12 +249,9 @@ class Apis:
     def _idle_words(self, wishes: Wishes) -> str | None:
         if not self.slots or not routed_away(wishes, self._runners) or self._engine.in_flight():
             return None
-        return (
-            "Every dataset that is left is routed to an API: the engine idles. `engine RUN stop` frees its GPUs; a route to local "
-            "starts it again."
-            if wishes.engine is Want.RUNNING
-            else None
-        )
+        if wishes.engine is not Want.RUNNING:
+            return None
+        return "Every dataset that is left is routed to an API: the engine idles. `engine RUN stop` frees its GPUs meanwhile."
 
     def status(self, wishes: Wishes) -> tuple[ApiStatus, ...]:
         """All of them; rates are over the last minute."""

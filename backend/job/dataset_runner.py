@@ -135,6 +135,11 @@ class DatasetRunner:
         """Whether reading ahead would be of use."""
         return not self._ended and self.fault is None
 
+    @property
+    def held_for(self) -> str | None:
+        """Why nothing more is asked for: a guard's reason, or that another model answers."""
+        return self.mixed or (None if self.guard.hold is None else self.guard.hold.reason)
+
     def buffered(self) -> int:
         """Prompts at hand."""
         return len(self._given_back) + len(self._fresh)
@@ -152,7 +157,7 @@ class DatasetRunner:
 
     def may_admit(self) -> bool:
         """Whether guard and limits allow one more request now."""
-        return self.guard.hold is None and self.admission.may_admit(self._clock(), self.request_speed_tokens_per_s)
+        return self.held_for is None and self.admission.may_admit(self._clock(), self.request_speed_tokens_per_s)
 
     def limit_reached(self) -> DoneReason | None:
         """The limit that ends the dataset; None while something is in flight or one more request would be admitted."""

@@ -22,7 +22,7 @@ def observed(
     *,
     checking: bool,
     drain_overdue: bool,
-    apis_work: bool,
+    apis_work: bool = False,
 ) -> plan.Observed:
     """The whole run as `reconcile` wants it."""
     return plan.Observed(
@@ -46,7 +46,7 @@ def job_status(
     admission_stopped: str | None,
     prometheus_url: str | None,
     exit_code: int | None,
-    apis: tuple[ApiStatus, ...],
+    apis: tuple[ApiStatus, ...] = (),
 ) -> JobStatus:
     """The whole run as people want it. `lately` counts samples, completion tokens and samples that a model answered."""
     differences, rates = lately.differences(), lately.rates()
@@ -101,9 +101,8 @@ def _observed_dataset(runner: DatasetRunner) -> plan.ObservedDataset:
         exhausted=runner.exhausted,
         admits=runner.may_admit(),
         fault=runner.fault,
-        hold=runner.mixed,
         in_pilot=runner.in_pilot,
-        hold=None if runner.guard.hold is None else runner.guard.hold.reason,
+        hold=runner.held_for,
     )
 
 

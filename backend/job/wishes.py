@@ -42,7 +42,7 @@ class DatasetWish:
     max_samples: int | None
     at_budget: AtBudget
     max_new_tokens: int | None = None  # of requests to come
-    route: Route = Route()  # where its next requests go
+    route: Route = field(default_factory=Route)  # where its next requests go
     redo: tuple[Outcome, ...] = ()  # outcomes to make again, asked and not yet carried out
 
 
