@@ -76,11 +76,12 @@ def build_parser() -> argparse.ArgumentParser:
     change.add_argument(
         "setting",
         metavar="KEY=VALUE",
-        help="concurrency, order, deadline, DATASET.token_budget, .max_samples, .max_new_tokens",
+        help="concurrency, order, deadline, api.NAME.spend_cap_usd, DATASET.token_budget, .max_samples, .max_new_tokens",
     )
     engine = add("engine", "stop or start the engine; the run stays")
     engine.add_argument("want", choices=("start", "stop"))
-    for command in (start, stop, pause, resume, kill, redo, change, engine):
+    route, probe = _add_apis(add)
+    for command in (start, stop, pause, resume, kill, redo, change, engine, route, probe):
         command.add_argument("--no-wait", action="store_true", help="do not wait for the supervisor's answer")
 
     _sweep_options(add("sweep", "measure the speed at several concurrencies; without --concurrency: what the last sweep told"))
@@ -93,11 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     for command in (status, listing):
         command.add_argument("--json", action="store_true", help="for programs; docs/cli.md documents the fields")
 
-    logs = add("logs", "the last lines of the supervisor's log")
-    logs.add_argument("--follow", "-f", action="store_true", help="print what is added, until interrupted")
-    logs.add_argument("--server", metavar="NAME", help="of this replica's server instead")
-    logs.add_argument("--lines", "-n", type=_count, default=50, metavar="N", help="how many (default 50)")
-
+    _add_logs(add)
     _add_hand_over(add)
     share = add("share", "write a page, a picture and a paragraph about a run, for those who wait for it")
     share.add_argument("--to", metavar="DIR", help="the folder to write into (default: shared/ in the run)")
@@ -115,6 +112,28 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
     demo.set_defaults(host="127.0.0.1")
     return parser
+
+
+def _add_apis(
+    add: Callable[[str, str], argparse.ArgumentParser],
+) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    route = add("route", "where new requests of a dataset go: to the engine, to an API, or to both (both:API)")
+    route.add_argument("to", nargs="+", metavar="[DATASET] local|API", help="API: its name in run.toml")
+    route.add_argument("--waiting", action="store_true", help="every dataset that has not begun, in place of DATASET")
+    route.add_argument("--all", action="store_true", help="every dataset that is not at its end")
+    probe = add("probe", "measure an API with some prompts of the run, within a cap; asks first")
+    probe.add_argument("api", metavar="API")
+    probe.add_argument("--prompts", type=int, default=32, metavar="N", help="16 to 64 (default 32)")
+    probe.add_argument("--cap-usd", type=float, required=True, metavar="USD", help="it never costs more")
+    probe.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    return route, probe
+
+
+def _add_logs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    logs = add("logs", "the last lines of the supervisor's log")
+    logs.add_argument("--follow", "-f", action="store_true", help="print what is added, until interrupted")
+    logs.add_argument("--server", metavar="NAME", help="of this replica's server instead")
+    logs.add_argument("--lines", "-n", type=_count, default=50, metavar="N", help="how many (default 50)")
 
 
 def _add_hand_over(add: Callable[[str, str], argparse.ArgumentParser]) -> None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from backend.commands import adopt, dashboard, demo, export, looking, share, steering, sweep, view
+from backend.commands import adopt, dashboard, demo, export, looking, routing, share, steering, sweep, view
 
 COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "create": steering.create,
@@ -18,6 +18,8 @@ COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "redo": steering.redo,
     "set": steering.change,
     "engine": steering.engine,
+    "route": routing.route,
+    "probe": routing.probe,
     "sweep": sweep.sweep,
     "status": looking.status,
     "wait": looking.wait,

@@ -49,7 +49,7 @@ def create(options: argparse.Namespace) -> int:
 
 def start(options: argparse.Namespace) -> int:
     """Starts the supervisor; harmless where one lives."""
-    run = _find(options)
+    run = find(options)
     load(run.config)  # a broken run.toml is said here and now, in place of in a log
     result = start_run(run, who())
     if result.outcome is StartOutcome.ALREADY_RUNNING and not options.no_wait:
@@ -60,7 +60,7 @@ def start(options: argparse.Namespace) -> int:
     pid = result.pid if result.pid is not None else DASH
     if result.outcome is StartOutcome.ALREADY_RUNNING:
         say(f"{run.name} is already running (pid {pid}).")
-        return _tell_answer(run, result.intent, options)
+        return ask_supervisor(run, result.intent, options)
     if result.outcome is StartOutcome.FAILED:
         complain(f"{run.name} could not be started. {result.reason}")
         return 1
@@ -75,7 +75,7 @@ def start(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """Asks the run to stop."""
-    run = _find(options)
+    run = find(options)
     if _state(run) in (SupervisorState.LEFT, SupervisorState.NEVER_STARTED):
         # written all the same it would stop the next start; there is nothing to stop
         say(f"{run.name} is not running: nothing to stop.")
@@ -85,25 +85,25 @@ def stop(options: argparse.Namespace) -> int:
             f"The supervisor of {run.name} is dead, nobody can stop the run; its engine may still be there. To end that too: "
             f"python -m backend start {command_name(run)}, then stop."
         )
-    return _tell_answer(run, want_run(run, "stopped", who(), now=options.now), options)
+    return ask_supervisor(run, want_run(run, "stopped", who(), now=options.now), options)
 
 
 def pause(options: argparse.Namespace) -> int:
     """Asks a dataset to pause."""
-    run = _find(options)
-    return _tell_answer(run, want_dataset(run, options.dataset, "paused", who(), now=options.now), options)
+    run = find(options)
+    return ask_supervisor(run, want_dataset(run, options.dataset, "paused", who(), now=options.now), options)
 
 
 def resume(options: argparse.Namespace) -> int:
     """Asks a dataset to go on."""
-    run = _find(options)
-    return _tell_answer(run, want_dataset(run, options.dataset, "running", who()), options)
+    run = find(options)
+    return ask_supervisor(run, want_dataset(run, options.dataset, "running", who()), options)
 
 
 def kill(options: argparse.Namespace) -> int:
     """Asks a dataset to end, and says what stays of it."""
-    run = _find(options)
-    code = _tell_answer(run, want_dataset(run, options.dataset, "killed", who()), options)
+    run = find(options)
+    code = ask_supervisor(run, want_dataset(run, options.dataset, "killed", who()), options)
     counts = read_counts(run)
     if code != 0 or counts is None:
         return code
@@ -118,14 +118,14 @@ def kill(options: argparse.Namespace) -> int:
 
 def redo(options: argparse.Namespace) -> int:
     """Asks for samples to be made again."""
-    run = _find(options)
+    run = find(options)
     outcomes = [name.strip() for text in options.outcome for name in text.split(",") if name.strip()]
-    return _tell_answer(run, want_redo(run, options.dataset, outcomes, who()), options)
+    return ask_supervisor(run, want_redo(run, options.dataset, outcomes, who()), options)
 
 
 def change(options: argparse.Namespace) -> int:
     """Asks for another value of a setting."""
-    run = _find(options)
+    run = find(options)
     key, equals, text = options.setting.partition("=")
     if not equals:
         raise ControlError(f"{options.setting!r} is not KEY=VALUE; for example: set {command_name(run)} concurrency=96")
@@ -134,17 +134,18 @@ def change(options: argparse.Namespace) -> int:
     intent = want_setting(run, key.strip(), text.strip(), who())
     if options.no_wait or _state(run) is not SupervisorState.ALIVE:  # else the answer says it
         say(f"{canonical}: {_value(old)} → {_value(new)}")
-    return _tell_answer(run, intent, options)
+    return ask_supervisor(run, intent, options)
 
 
 def engine(options: argparse.Namespace) -> int:
     """Asks the engine to stop or to start."""
-    run = _find(options)
+    run = find(options)
     want = "running" if options.want == "start" else "stopped"
-    return _tell_answer(run, want_engine(run, want, who()), options)
+    return ask_supervisor(run, want_engine(run, want, who()), options)
 
 
-def _find(options: argparse.Namespace) -> RunDir:
+def find(options: argparse.Namespace) -> RunDir:
+    """The run that a command names."""
     return find_run(options.run, runs_folder())
 
 
@@ -152,8 +153,8 @@ def _state(run: RunDir) -> SupervisorState:
     return supervisor_state(run, time.time())
 
 
-def _tell_answer(run: RunDir, intent: Intent, options: argparse.Namespace) -> int:
-    """Prints the supervisor's answer, or that the wish waits for one."""
+def ask_supervisor(run: RunDir, intent: Intent, options: argparse.Namespace) -> int:
+    """Prints the supervisor's answer to what was written, or that the wish waits for one."""
     state = _state(run)
     if state is SupervisorState.ALIVE:
         if options.no_wait:

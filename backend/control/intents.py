@@ -211,6 +211,8 @@ def current_setting(run: RunDir, key: str) -> Any:
         return [d.name for d in config.datasets]
     if key == "deadline":
         return config.forecast.deadline.isoformat(timespec="seconds") if config.forecast.deadline else None
+    if key.startswith("api."):
+        return config.api[key.removeprefix("api.").removesuffix(".spend_cap_usd")].spend_cap_usd
     name, _, setting = key.removeprefix("datasets.").rpartition(".")
     dataset = config.dataset(name)
     return getattr(config.sampling_for(dataset) if setting == "max_new_tokens" else dataset, setting)

@@ -1,0 +1,77 @@
+"""Commands that send work to an API and back: `route` and `probe`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from backend.commands.speaking import say
+from backend.commands.steering import ask_supervisor, find, who
+from backend.control import ControlError
+from backend.control.intents import want_probe, want_route
+from backend.heartbeat import SupervisorState, supervisor_state
+from backend.probes import read_probes
+from backend.records import DatasetState
+from backend.report.formatting import plain
+from backend.report.probe_price import probe_price
+from backend.report.status import read_status
+from backend.run_dir import RunDir
+from backend.runs import command_name
+
+PROBE_POLL_S: Final = 0.5
+ENDED: Final = (DatasetState.DONE, DatasetState.KILLED, DatasetState.FAILED)
+NOT_BEGUN: Final = (DatasetState.WAITING, None)
+
+
+def route(options: argparse.Namespace) -> int:
+    """Asks that new requests of datasets go somewhere else."""
+    run = find(options)
+    *named, to = options.to
+    datasets = _chosen(run, options, named)
+    codes = [ask_supervisor(run, want_route(run, dataset, to, who()), options) for dataset in datasets]
+    return max(codes)
+
+
+def probe(options: argparse.Namespace) -> int:
+    """Shows what it may cost, asks, and waits for what it tells."""
+    run = find(options)
+    price = probe_price(run, options.api, options.prompts, options.cap_usd)
+    say(price.words)
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise ControlError("Nobody can be asked here: give --yes to agree.")
+        if input("Send them? [y/N] ").strip().lower() not in ("y", "yes"):
+            say("Nothing was sent.")
+            return 0
+    began_at = time.time()
+    code = ask_supervisor(run, want_probe(run, options.api, options.prompts, options.cap_usd, who()), options)
+    if code != 0 or options.no_wait or supervisor_state(run, time.time()) is not SupervisorState.ALIVE:
+        return code
+    say("Its answers are kept as samples. Waiting for them (Ctrl-C leaves it at work) …")
+    while supervisor_state(run, time.time()) in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
+        found = read_probes(run).get(options.api)
+        if found is not None and found.at >= began_at:
+            told = [e.message for e in read_status(run, time.time()).events if e.kind == "api.probed" and e.at >= began_at]
+            say(plain(told[-1]) if told else f"{options.api} was probed: see the page Compare.")
+            return 0
+        time.sleep(PROBE_POLL_S)
+    raise ControlError("The supervisor has left before the probe was through; the answers that came are kept.")
+
+
+def _chosen(run: RunDir, options: argparse.Namespace, named: Sequence[str]) -> Sequence[str]:
+    if len(named) + options.waiting + options.all != 1:
+        raise ControlError(
+            f"Name one dataset, or give --waiting or --all: python -m backend route {command_name(run)} DATASET local|API"
+        )
+    if named:
+        return named
+    view = read_status(run, time.time())
+    chosen = [d.name for d in view.datasets if (d.state in NOT_BEGUN if options.waiting else d.state not in ENDED)]
+    if not chosen:
+        raise ControlError(
+            f"{run.name} has no dataset that {'waits for its turn' if options.waiting else 'is not at its end'}."
+        )
+    return chosen
