@@ -117,7 +117,8 @@ def curve_sentences(view: SweepView) -> list[str]:
     best = max(speed for _, speed in curve.points)
     at_knee = next(speed for n, speed in curve.points if round(n) == view.knee)
     of_best = f"{number(at_knee)} of {number(best)} tokens/s"
-    sentences = [f"Knee: {view.knee} in flight, the fewest that make 90 % of the best speed ({of_best})."]
+    before = "Of the sweep before this one. " if view.sweep is not None and view.sweep.id != curve.sweep.id else ""
+    sentences = [f"{before}Knee: {view.knee} in flight, the fewest that make 90 % of the best speed ({of_best})."]
     found = view.recommendation
     if found is None:
         sentences.append(UNTOLD)
@@ -125,6 +126,8 @@ def curve_sentences(view: SweepView) -> list[str]:
         sentences.append(f"Recommended: {found.concurrency} in flight. {what_it_changes(view, found.concurrency)}")
         if found.fits is not None and found.fits < max(n for n, _ in curve.points):
             sentences.append(f"The KV pools hold about {found.fits:,} requests of this run at once: more would wait for room.")
+    if _still_rises(curve):
+        sentences.append("The highest level is the fastest by more than 3 %: higher ones may be faster still.")
     sentences += _scaled(curve)
     return sentences
 
@@ -188,6 +191,13 @@ def _sweep_dict(sweep: Sweep) -> dict[str, Any]:
 def _option_dict(option: ConcurrencyOption) -> dict[str, Any]:
     r = option.remaining
     return {"concurrency": option.concurrency, "p10_s": r.p10, "p50_s": r.p50, "p90_s": r.p90}
+
+
+def _still_rises(curve: Curve) -> bool:
+    if len(curve.points) < 2:
+        return False
+    *others, (_, last) = curve.points
+    return last > 1.03 * max(speed for _, speed in others)
 
 
 def _scaled(curve: Curve) -> list[str]:

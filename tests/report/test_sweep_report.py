@@ -87,15 +87,25 @@ def test_the_knee_is_the_storys_and_the_recommendation_says_what_it_changes(run:
     forecast_made(run)
 
     view = told(run)
-    knee, recommended = curve_sentences(view)
+    knee, recommended, rising = curve_sentences(view)
     assert sweep_sentence(view) == "6 levels measured on 1 replica."
     assert knee == "Knee: 8 in flight, the fewest that make 90 % of the best speed (370 of 409 tokens/s)."
+    assert rising == "The highest level is the fastest by more than 3 %: higher ones may be faster still."
     assert recommended.startswith("Recommended: 48 in flight. The run would end ")
     assert "sooner than with 8: in about" in recommended
     assert recommended.endswith("Each request would make 8.5 tokens/s, now 46.2.")
     assert what_it_changes(view, 8).startswith("That is what it is: the run ends in about ")
     assert what_it_changes(view, 999) == ""
     assert told(run, recommending=False).recommendation is None
+
+
+def test_while_another_sweep_runs_what_follows_is_called_the_former_ones(run: RunDir, con: sqlite3.Connection) -> None:
+    write(con, {1: 62.0, 8: 370.0, 16: 375.0}, SweepState.FINISHED)
+    sweeps.begin(con, at=3.0, who="me", asked=[1], level_limit_s=60, replicas=1)
+    sentences = curve_sentences(told(run))
+
+    assert sentences[0].startswith("Of the sweep before this one. Knee: 8 in flight")
+    assert len(sentences) == 2
 
 
 def test_a_curve_for_more_replicas_than_were_measured_names_its_assumption(run: RunDir, con: sqlite3.Connection) -> None:
