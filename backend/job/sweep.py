@@ -254,8 +254,9 @@ class Sweeper:
         return self._no_prompts()
 
     def _no_prompts(self) -> str | None:
-        runs = any(r.open and r.fault is None and not (r.exhausted and not r.in_flight) for r in self._runners.values())
-        return None if runs else "no dataset runs (they are paused, killed, held or finished)"
+        ours = [runner for runner in self._runners.values() if self._slots.may_take(runner)]
+        runs = any(r.open and r.fault is None and not (r.exhausted and not r.in_flight) for r in ours)
+        return None if runs else "no dataset runs here (they are paused, killed, held, finished, or sent to an API)"
 
     def _most_running(self, ready: Sequence[ReplicaKeeper]) -> float | None:
         """Requests that the ready replicas run at once; None where nobody says."""

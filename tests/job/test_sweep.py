@@ -43,9 +43,10 @@ class Bench:
         self.events: list[Event] = []
         self.slots: Any = SimpleNamespace(
             admitting=True, concurrency=16, in_flight=lambda: 16, changed=lambda: None, abort_newest=lambda keep: None,
+            may_take=lambda runner: runner.here,
             tally=SimpleNamespace(first_tokens=deque()),
         )  # fmt: skip
-        self.runner: Any = SimpleNamespace(open=True, fault=None, exhausted=False, in_flight=16)
+        self.runner: Any = SimpleNamespace(here=True, open=True, fault=None, exhausted=False, in_flight=16)
         self.keeper: Any = SimpleNamespace(
             name="0", endpoint=SimpleNamespace(launch="x"), sample=EngineSample(key="0", at=1.0, answered=1, generated_tokens=5)
         )
@@ -108,8 +109,10 @@ async def test_what_cannot_be_measured_now_is_refused_with_its_reason(bench: Ben
     assert "more than the engine runs at once (8 on" in bench.refused(levels=[1, 9])
     bench.keeper.sample = EngineSample(key="0", at=1.0, answered=1)
     assert "does not tell how many tokens it makes" in bench.refused(levels=[1])
-    bench.runner.open = False
     bench.keeper.sample = None
+    bench.runner.here = False
+    assert "or sent to an API" in bench.refused(levels=[1])
+    bench.runner.here, bench.runner.open = True, False
     assert bench.refused(levels=[1]).startswith("A sweep sends the run's own prompts, and no dataset runs")
     bench.keeper.endpoint = None
     assert bench.refused(levels=[1]) == "No replica of the engine is ready: a sweep measures a server at work."

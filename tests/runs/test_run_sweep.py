@@ -89,7 +89,7 @@ def test_a_sweep_is_cancelled_by_a_wish_and_ended_by_a_pause(tmp_path: Path, new
     began(run, 8, level_limit_s=600)
     run.pause("A")
     reason = wait_sweep(run, SweepState.ENDED).reason
-    assert reason == "no dataset runs (they are paused, killed, held or finished)"
+    assert reason == "no dataset runs here (they are paused, killed, held, finished, or sent to an API)"
 
 
 @pytest.mark.drill
