@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections import defaultdict
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from backend import forecasts
@@ -20,9 +21,10 @@ from backend.forecasts import RUN, Said, Scored
 from backend.job.bulletin import Bulletin
 from backend.job.conditions import Condition
 from backend.job.forecast_input import dataset_now
+from backend.job.forecast_lanes import Lane, engines_part, even_curve, lanes_of, made_by, side_by_side
 from backend.job.replica_keeper import ReplicaKeeper
+from backend.job.routes import LOCAL
 from backend.job.slots import Slots
-from backend.job.speed_history import SpeedBins
 from backend.job.state_store import StateStore
 from backend.job.wishes import Want, Wishes
 from backend.run_dir import RunDir, RunDirError
@@ -40,14 +42,23 @@ class Forecaster:
     """Belongs to the event loop; forecasts are reckoned on a thread."""
 
     def __init__(
-        self, run: RunDir, *, slots: Slots, keepers: Sequence[ReplicaKeeper], store: StateStore, bulletin: Bulletin
+        self,
+        run: RunDir,
+        *,
+        slots: Slots,
+        apis: Mapping[str, Slots],
+        keepers: Sequence[ReplicaKeeper],
+        store: StateStore,
+        bulletin: Bulletin,
     ) -> None:
+        """`slots` are the engine's, `apis` those of each API."""
         self._run, self._slots, self._keepers, self._store, self._bulletin = run, slots, keepers, store, bulletin
-        self._bins = SpeedBins()
+        self._apis = apis
+        self._lanes: defaultdict[str, Lane] = defaultdict(Lane)
         self._active_s = 0.0
         self._plan = 0
         self._looked_at: float | None = None  # monotonic
-        self._lost = self._made = 0.0  # tokens, at the last look
+        self._lost = 0.0  # tokens, at the last look
         self._ready = 0  # replicas
         self._curve: Points | None = None
         self._reason: str | None = "the supervisor has started"
@@ -82,28 +93,38 @@ class Forecaster:
             self._curve = points
             self.changed("a sweep tells how fast how many requests are")
         clock = time.monotonic()
-        active = self._slots.in_flight() > 0
+        active = any(runner.in_flight for runner in self._slots.runners.values())
         if self._looked_at is not None:
-            self._note(clock - self._looked_at, active=active)
+            self._note(wishes, clock - self._looked_at, active=active)
         self._looked_at = clock
         since_s = clock - self._said_at
         every_s = EARLY_EVERY_S if self._active_s < EARLY_S else EVERY_S
         due = (self._reason is not None and since_s >= CHANGE_GAP_S) or (active and since_s >= every_s)
         if due and wishes.run is Want.RUNNING and not self._works:
             reason, self._reason, self._said_at = self._reason or "each minute", None, clock
-            self._begin(self._say(self.observe(wishes), reason, active=active))
+            self._begin(self._say(wishes.order, self.observe(wishes), reason, active=active))
 
-    def observe(self, wishes: Wishes) -> Observation:
-        """All that a forecast depends on, as it is now."""
+    def observe(self, wishes: Wishes) -> dict[str, Observation]:
+        """All that a forecast depends on, as it is now, for each lane that has a dataset."""
+        return {lane: self._observe_lane(wishes, lane, names) for lane, names in lanes_of(wishes).items()}
+
+    def _observe_lane(self, wishes: Wishes, lane: str, names: Sequence[str]) -> Observation:
         runners, clock = self._slots.runners, time.monotonic()
-        cancel = all(wishes.datasets[name].at_budget is AtBudget.CANCEL for name in runners)
+        history = self._lanes[lane].bins.history()
+        if lane == LOCAL:
+            concurrency, curve = wishes.concurrency, self._curve
+        else:
+            # both at once on one dataset: the engine's requests count in
+            shared = wishes.concurrency if any(wishes.datasets[name].route.local for name in names) else 0
+            concurrency = max(self._apis[lane].concurrency, 1) + shared
+            curve = even_curve(history, concurrency)
         return Observation(
             active_s=self._active_s,
-            concurrency=wishes.concurrency,
-            datasets=tuple(dataset_now(runners[name], wishes.datasets[name], clock) for name in wishes.order),
-            history=self._bins.history(),
-            speed_curve=self._curve,
-            budget_stop=BudgetStop.CANCEL if cancel else BudgetStop.RESERVE,
+            concurrency=concurrency,
+            datasets=tuple(dataset_now(runners[name], wishes.datasets[name], clock) for name in names),
+            history=history,
+            speed_curve=curve,
+            budget_stop=BudgetStop.CANCEL if _cancels(wishes, names) else BudgetStop.RESERVE,
         )
 
     def dataset_done(self, name: str) -> None:
@@ -122,38 +143,43 @@ class Forecaster:
         self._works.add(task)
         task.add_done_callback(self._works.discard)
 
-    def _note(self, seconds: float, *, active: bool) -> None:
+    def _note(self, wishes: Wishes, seconds: float, *, active: bool) -> None:
+        self._active_s += seconds if active else 0.0
+        lanes, engine = lanes_of(wishes), self._engine_tokens(seconds)
+        clock = time.monotonic()
+        for name, datasets in lanes.items():
+            lane, runners = self._lanes[name], [self._slots.runners[dataset] for dataset in datasets]
+            made = made_by(runners, clock)
+            # where the engine does not tell, or is not alone, ages tell what the requests in flight have made
+            alone = name == LOCAL and len(lanes) == 1
+            tokens = engine if alone and engine is not None else made - lane.made
+            lane.made = made
+            running = sum(runner.in_flight for runner in runners)
+            if running:
+                lane.bins.add(seconds, tokens, running)
+
+    def _engine_tokens(self, seconds: float) -> float | None:
+        """Useful ones that the servers made, by their own rates; None where one tells none."""
         lost = sum(runner.lost_tokens for runner in self._slots.runners.values())
-        made = self._made_so_far()
+        in_vain, self._lost = lost - self._lost, lost
         speeds = [k.sample.decode_tokens_per_s if k.sample else None for k in self._keepers if k.endpoint is not None]
-        known = [speed for speed in speeds if speed is not None]
-        # where a server tells no rate, what is finished counts, and what the others have made by their ages
-        told = len(known) == len(speeds)
-        tokens = sum(known) * seconds - (lost - self._lost) if told else made - self._made
-        self._lost, self._made = lost, made
         if len(speeds) != self._ready:
             self._ready = len(speeds)
             self.changed(f"{self._ready} of {len(self._keepers)} replicas ready")
-        if active:
-            self._active_s += seconds
-            self._bins.add(seconds, tokens, self._slots.in_flight())
+        known = [speed for speed in speeds if speed is not None]
+        return sum(known) * seconds - in_vain if len(known) == len(speeds) else None
 
-    def _made_so_far(self) -> float:
-        clock = time.monotonic()
-        in_flight = sum(sum(runner.admission.made_tokens(clock)) for runner in self._slots.runners.values())
-        return self._slots.tally.completion_tokens + in_flight
-
-    async def _say(self, observation: Observation, reason: str, *, active: bool) -> None:
+    async def _say(self, order: Sequence[str], seen: Mapping[str, Observation], reason: str, *, active: bool) -> None:
         scores = [one.sample for one in self._own]
         try:
-            said, base = await asyncio.to_thread(_reckon, observation, scores)
+            said, base = await asyncio.to_thread(_reckon, order, seen, scores)
         except Exception as error:
             log.exception("no forecast could be made")
             self._tell_of(f"No forecast can be made: an error in Headway itself ({type(error).__name__}).")
             return
         self._tell_of(None)
-        kept = Said(time.time(), self._plan, observation.active_s, active, reason, said)
-        await self._store.run(lambda con: forecasts.write(con, kept, base, observation))
+        kept = Said(time.time(), self._plan, self._active_s, active, reason, said)
+        await self._store.run(lambda con: forecasts.write(con, kept, base, engines_part(order, seen)))
 
     async def _score(self, subject: str) -> None:
         found: list[Scored | None] = []
@@ -165,8 +191,14 @@ class Forecaster:
         self._bulletin.note(Condition("forecast.failed", "run", problem, "Forecasts are made again."))
 
 
-def _reckon(observation: Observation, own: Sequence[Score]) -> tuple[Forecast, Forecast]:
+def _reckon(order: Sequence[str], seen: Mapping[str, Observation], own: Sequence[Score]) -> tuple[Forecast, Forecast]:
     """On a thread: the forecast as it is said, and by the built-in calibration alone."""
-    base = forecast(observation)
+    base = side_by_side(order, {lane: forecast(observation) for lane, observation in seen.items()})
     calibration = recalibrate(own)
-    return (base if calibration is BUILT_IN else forecast(observation, calibration)), base
+    if calibration is BUILT_IN:
+        return base, base
+    return side_by_side(order, {lane: forecast(observation, calibration) for lane, observation in seen.items()}), base
+
+
+def _cancels(wishes: Wishes, names: Sequence[str]) -> bool:
+    return all(wishes.datasets[name].at_budget is AtBudget.CANCEL for name in names)

@@ -33,6 +33,7 @@ from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
+from backend.job.routes import LOCAL
 from backend.job.sampler import Sampler
 from backend.job.situation import job_status, observed
 from backend.job.state_store import StateStore
@@ -117,7 +118,14 @@ class Supervisor:
             bulletin=self.bulletin,
         )
         self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.bulletin.emit)
-        self.forecaster = Forecaster(run, slots=self.slots, keepers=self.keepers, store=store, bulletin=self.bulletin)
+        self.forecaster = Forecaster(
+            run,
+            slots=self.slots,
+            apis=self.apis.slots,
+            keepers=self.keepers,
+            store=store,
+            bulletin=self.bulletin,
+        )
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
         self._stopping_since: float | None = None
@@ -290,7 +298,7 @@ class Supervisor:
         self.slots.admitting = self.slots.admitting and wishes.run is Want.RUNNING
         for name, runner in self.runners.items():
             wish = wishes.datasets[name]
-            runner.request_speed_tokens_per_s = speed
+            runner.request_speed_tokens_per_s = speed if LOCAL in runner.sources else None
             runner.open = wish.want is Want.RUNNING and runner.state is not DatasetState.HELD
             runner.set_cap(wish.max_new_tokens)
             if runner.admission.limits != limits_of(wish):

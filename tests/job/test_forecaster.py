@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from backend import forecasts
+from backend.forecast.observation import Observation
 from backend.job import forecaster as module
 from backend.job.bulletin import Bulletin
 from backend.job.forecaster import Forecaster
@@ -43,11 +44,8 @@ class Bench:
         self.store = StateStore(self.run)
         self.keepers = [self]  # it is its own server
         self.endpoint: object | None = "here"
-        self.slots = SimpleNamespace(
-            runners=self.runners,
-            tally=SimpleNamespace(completion_tokens=0),
-            in_flight=lambda: self.runners["A"].admission.in_flight,
-        )
+        self.slots = SimpleNamespace(runners=self.runners)
+        self.apis: dict[str, Any] = {}
         self.bulletin = Bulletin(self.run, self.store, 1)
         self.forecaster = self.new_life()
 
@@ -57,7 +55,10 @@ class Bench:
 
     def new_life(self) -> Forecaster:
         keepers: Any = self.keepers
-        return Forecaster(self.run, slots=self.slots, keepers=keepers, store=self.store, bulletin=self.bulletin)
+        return Forecaster(self.run, slots=self.slots, apis=self.apis, keepers=keepers, store=self.store, bulletin=self.bulletin)
+
+    def observed(self) -> Observation:
+        return self.forecaster.observe(self.wishes)["local"]
 
     def begin(self, count: int) -> None:
         runner = self.runners["A"]
@@ -69,7 +70,6 @@ class Bench:
         runner = self.runners["A"]
         runner.admission.finished(next(iter(runner.admission._started_at)), self.clock, tokens)
         runner.lengths[tokens] += 1
-        self.slots.tally.completion_tokens += tokens
         runner.started(runner.take())
 
     async def pass_time(self, seconds: int, finished_each_s: int = 0, tokens: int = 500) -> None:
@@ -132,7 +132,7 @@ async def test_a_server_that_tells_no_rate_is_known_by_what_it_finished(bench: B
     bench.tokens_per_s = None
     bench.begin(10)
     await bench.pass_time(120, finished_each_s=1)
-    history = bench.forecaster.observe(bench.wishes).history
+    history = bench.observed().history
     assert history.tokens_per_s[3:].mean() == pytest.approx(500, rel=0.1)
 
 
@@ -157,21 +157,21 @@ async def test_work_that_was_lost_was_not_made(bench: Bench) -> None:
     for _ in range(100):
         runner.admission.may_admit(bench.clock, 50.0)
         await bench.pass_time(1)
-    assert bench.forecaster.observe(bench.wishes).history.tokens_per_s.sum() == pytest.approx(50 * 90, rel=0.2)
+    assert bench.observed().history.tokens_per_s.sum() == pytest.approx(50 * 90, rel=0.2)
     for prompt_id in list(runner.admission._started_at):
         runner.lost_tokens += runner.admission.begins_anew(prompt_id, bench.clock)
     await bench.pass_time(20)
-    assert bench.forecaster.observe(bench.wishes).history.tokens_per_s.sum() < 50 * 25
+    assert bench.observed().history.tokens_per_s.sum() < 50 * 25
 
 
 async def test_a_pause_takes_no_time_and_a_change_of_wishes_is_a_new_plan(bench: Bench) -> None:
     bench.begin(2)
     await bench.pass_time(30)
-    active_s = bench.forecaster.observe(bench.wishes).active_s
+    active_s = bench.observed().active_s
     for prompt_id in list(bench.runners["A"].admission._started_at):
         bench.runners["A"].admission.given_back(prompt_id, bench.clock)
     await bench.pass_time(500)
-    assert bench.forecaster.observe(bench.wishes).active_s <= active_s + 1
+    assert bench.observed().active_s <= active_s + 1
     bench.forecaster.changed("what is wanted has changed", plan=True)
     await bench.pass_time(4)
     said = forecasts.read_newest(bench.run)
@@ -196,7 +196,7 @@ async def test_what_ends_is_scored_and_a_new_life_goes_on_counting(bench: Bench)
     assert said is not None
     bench.forecaster = bench.new_life()
     await bench.forecaster.open()
-    assert bench.forecaster.observe(bench.wishes).active_s == said.active_s
+    assert bench.observed().active_s == said.active_s
     assert len(bench.forecaster._own) == 2
 
 
