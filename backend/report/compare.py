@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from backend import forecasts
 from backend.costs.case import Case
@@ -14,16 +14,18 @@ from backend.costs.choice import Plan, cheapest_plan, pareto
 from backend.costs.comparison import ApiWay, Comparison, compare
 from backend.costs.waiting import as_if_resumed, left_out
 from backend.forecast.calibrate import BUILT_IN
+from backend.heartbeat import read_heartbeat
 from backend.probes import read_probes
 from backend.report.compare_inputs import observation_now, read_box, read_texts
-from backend.report.compare_options import OPENROUTER, WELL_KNOWN, Assumed, Option, configured_options, listed_options
+from backend.report.compare_options import OPENROUTER, WELL_KNOWN, Assumed, Known, Option, configured_options, listed_options
 from backend.report.status import read_status
 from backend.report.views import RunView
-from backend.run_dir import RunDir
+from backend.run_dir import RunDir, RunDirError
 
 if TYPE_CHECKING:
     from backend.config import RunConfig
 
+LOCAL: Final = "local"  # the route of a dataset whose requests go to the box
 Point = tuple[float, Decimal]  # seconds and US dollars, the middles
 
 
@@ -45,6 +47,7 @@ class CompareView:
     prompts_words: str
     resumed: tuple[str, ...]  # paused datasets, counted as if they went on
     left_out: tuple[str, ...]
+    sent: tuple[tuple[str, str], ...] = ()  # (dataset, route) of those whose requests go to an API already
 
     def way(self, name: str) -> tuple[Option, ApiWay] | None:
         """An API of that name with its side of the comparison."""
@@ -80,7 +83,13 @@ def compare_view(run: RunDir, now: float, assumed: Assumed, model: str | None = 
     case = Case(observation, box, texts, basis.calibration if basis is not None else BUILT_IN)
     at = datetime.fromtimestamp(now, UTC)
     listed, sold = _listed(model or settings.model.path, assumed, at)
-    options = (*configured_options(settings, read_probes(run), assumed, at), *_named_apart(listed))
+    try:
+        heartbeat = read_heartbeat(run)
+    except RunDirError:
+        heartbeat = None  # the status says it
+    status = heartbeat.status if heartbeat is not None else None
+    known = Known(read_probes(run), {api.name: api for api in status.apis} if status is not None else {})
+    options = (*configured_options(settings, known, assumed, at), *_named_apart(listed))
     found = compare(case, [option.api for option in options])
     return CompareView(
         view=view,
@@ -97,6 +106,7 @@ def compare_view(run: RunDir, now: float, assumed: Assumed, model: str | None = 
         prompts_words=prompts_words,
         resumed=resumed,
         left_out=left_out(observation),
+        sent=tuple((d.name, d.route) for d in status.datasets if d.route != LOCAL) if status is not None else (),
     )
 
 

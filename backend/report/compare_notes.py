@@ -84,6 +84,9 @@ def assumption_lines(view: CompareView) -> list[tuple[str, str]]:
     batch = [f"{o.api.name} {usd(way.batch_usd)}" for o, way in zip(view.options, found.ways, strict=True) if way.batch_usd]
     if batch:
         lines.append(("As a batch, within a day", f"{', '.join(batch)}. Headway's switch sends single requests"))
+    if view.sent:
+        routes = ", ".join(f"{name} to {route.replace('both:', 'here and ')}" for name, route in view.sent)
+        lines.append(("Sent already", f"{routes}. On the box's side all is counted as if it stayed here"))
     if view.resumed:
         lines.append(("Paused", f"{names_words(view.resumed)}: counted as if resumed now"))
     if view.left_out:

@@ -7,7 +7,7 @@ the reader's to change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from backend.prices.lookup import prices_of
 from backend.prices.models_endpoint import kept_prices
 from backend.prices.price_list import Listing, listed_models, listings
 from backend.probes import Probe
+from backend.records import ApiStatus
 
 MEASURED: Final = "measured"
 WRITTEN: Final = "run.toml"
@@ -53,14 +54,19 @@ class Option:
     base_url: str | None = None  # of a configured one
 
 
-def configured_options(settings: RunConfig, probes: Mapping[str, Probe], assumed: Assumed, at: datetime) -> list[Option]:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the run has learnt of its APIs, by their names."""
+
+    probes: Mapping[str, Probe] = field(default_factory=dict)
+    statuses: Mapping[str, ApiStatus] = field(default_factory=dict)
+
+
+def configured_options(settings: RunConfig, known: Known, assumed: Assumed, at: datetime) -> list[Option]:
     """The APIs of run.toml, measured values in place of assumed ones where a probe has them."""
     created = settings.frozen.created_at if settings.frozen else None
     written = date.fromisoformat(created[:10]) if created else None
-    return [
-        _configured(name, api, probe=probes.get(name), assumed=assumed, at=at, written=written)
-        for name, api in settings.api.items()
-    ]
+    return [_configured(name, api, known=known, assumed=assumed, at=at, written=written) for name, api in settings.api.items()]
 
 
 def models_to_compare() -> tuple[str, ...]:
@@ -87,10 +93,10 @@ def _newest(listing: Listing) -> Prices:
     return kept_prices(OPENROUTER_URL, listing.model).over(listing.prices)
 
 
-def _configured(
-    name: str, api: ApiConfig, *, probe: Probe | None, assumed: Assumed, at: datetime, written: date | None
-) -> Option:
+def _configured(name: str, api: ApiConfig, *, known: Known, assumed: Assumed, at: datetime, written: date | None) -> Option:
+    probe, status = known.probes.get(name), known.statuses.get(name)
     told = probe if probe is not None and probe.model == api.model else None
+    learnt = [source for source in (status, told) if source is not None]
     if told is not None and told.stream_tokens_per_s:
         spread = (told.stream_log_sd or 0.0) / max(told.answered, 1) ** 0.5
         first_s = told.first_token_s if told.first_token_s is not None else ASSUMED_FIRST_TOKEN_S
@@ -101,12 +107,18 @@ def _configured(
         speed, source = _assumed_speed(assumed.stream_tokens_per_s), ASSUMED
     limits = ApiLimits(
         streams=api.concurrency or assumed.streams,
-        requests_per_minute=api.requests_per_minute or (told.requests_per_minute if told else None),
-        tokens_per_minute=api.tokens_per_minute or (told.tokens_per_minute if told else None),
+        requests_per_minute=api.requests_per_minute
+        or next((s.requests_per_minute for s in learnt if s.requests_per_minute), None),
+        tokens_per_minute=_first(api.tokens_per_minute, *(source.tokens_per_minute for source in learnt)),
     )
     cached = told.cached_share if told is not None and told.cached_share is not None else 0.0
     way = Api(name, api.model, prices_of(api, at, written), limits, speed, cached)
     return Option(way, True, source, WRITTEN if api.concurrency else ASSUMED, told, api.base_url)
+
+
+def _first(*limits: float | None) -> float | None:
+    """The nearest source's limit: written, learnt while the run goes on, told to a probe."""
+    return next((limit for limit in limits if limit), None)
 
 
 def _assumed_speed(tokens_per_s: float) -> StreamSpeed:

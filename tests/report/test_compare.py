@@ -14,7 +14,7 @@ import pytest
 from backend.config import validate
 from backend.costs.limits import Binding
 from backend.prices.models_endpoint import PricesError, kept_file
-from backend.records import DatasetState
+from backend.records import ApiState, ApiStatus, DatasetState
 from backend.report import compare_setup
 from backend.report.compare import CompareView, compare_view, plan_for
 from backend.report.compare_chart import compare_chart
@@ -25,8 +25,8 @@ from backend.report.compare_words import WAY_HEAD, compare_figures, compare_sent
 from backend.run_dir import RunDir
 from tests.forecast.made_observation import dataset, lengths, observation
 from tests.made_comparison import APIS, RENTED, SOLD, make_compared, write_power, write_probe
-from tests.made_forecast import two_datasets
-from tests.made_run import CONFIG, holding_lock, write_open_row
+from tests.made_forecast import status_of, two_datasets
+from tests.made_run import CONFIG, beat, holding_lock, write_open_row
 
 
 @pytest.fixture(autouse=True)
@@ -199,6 +199,16 @@ def test_a_probe_of_another_model_or_without_an_answer_measures_nothing(run: Run
     assert found is not None
     assert found[0].speed_source == ASSUMED
     assert dict(assumption_lines(view))["fast"] == "its probe got no answer to measure"
+
+
+def test_limits_that_were_learnt_and_datasets_that_went_already_are_told(run: RunDir) -> None:
+    status = status_of(two_datasets())
+    went = replace(status.datasets[1], route="both:fast")
+    learnt = ApiStatus("fast", ApiState.OPEN, tokens_per_minute=300_000)
+    beat(run, replace(status, datasets=(status.datasets[0], went), apis=(learnt,)), time.time())
+    view = look(run)
+    assert row_of(view, "fast")["Limited by"] == "300k tokens a minute"
+    assert dict(assumption_lines(view))["Sent already"].startswith("beta to here and fast.")
 
 
 def test_what_is_assumed_is_the_readers_to_change(run: RunDir) -> None:
