@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from backend.costs.choice import Plan
+from backend.probes import Probe
 from backend.report.compare import CompareView
 from backend.report.compare_options import ASSUMED, MEASURED, Option
 from backend.report.end_words import length_words, range_words
@@ -13,6 +14,7 @@ from backend.report.ending import names_words
 from backend.report.formatting import number, plural
 from backend.report.money import usd, usd_range
 
+UNLIKELY: Final = 0.05  # lengths as different as these: how often, were they the same
 # What no price shows. A line each: what it is about, and why it matters.
 DIFFERENCES: Final = (
     (
@@ -103,8 +105,18 @@ def _measured_line(option: Option) -> tuple[str, str]:
     if probe.cost_usd is not None and probe.cost_by_prices_usd is not None:
         words.append(f"took {usd(probe.cost_usd)}, by the prices {usd(probe.cost_by_prices_usd)}")
     if probe.mean_tokens is not None and probe.local_mean_tokens is not None:
-        words.append(f"answers of {number(probe.mean_tokens)} tokens, here {number(probe.local_mean_tokens)}")
+        words.append(
+            f"answers of {number(probe.mean_tokens)} tokens, here {number(probe.local_mean_tokens)}{_by_chance(probe)}"
+        )
+    if probe.cached_share:
+        words.append(f"{probe.cached_share:.0%} of the prompts from its cache".replace("%", " %"))
     return (f"{option.api.name}, {MEASURED}", "; ".join(words))
+
+
+def _by_chance(probe: Probe) -> str:
+    if probe.lengths_p_value is None:
+        return ""
+    return ", more apart than chance explains" if probe.lengths_p_value < UNLIKELY else ", no more apart than by chance"
 
 
 def _plan_money(plan: Plan) -> str:

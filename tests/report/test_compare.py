@@ -185,7 +185,11 @@ def test_what_a_probe_measured_takes_the_place_of_what_was_assumed(run: RunDir) 
     words = dict(assumption_lines(view))["fast, measured"]
     assert "80 tokens/s in each answer" in words
     assert "took $0.035, by the prices $0.035" in words
-    assert "answers of 1,600 tokens, here 1,590" in words
+    assert "answers of 1,600 tokens, here 1,590; 50 % of the prompts from its cache" in words
+    write_probe(run, lengths_p_value=0.01)
+    assert "here 1,590, more apart than chance explains" in dict(assumption_lines(look(run)))["fast, measured"]
+    write_probe(run, lengths_p_value=0.4)
+    assert "here 1,590, no more apart than by chance" in dict(assumption_lines(look(run)))["fast, measured"]
 
 
 def test_a_probe_of_another_model_or_without_an_answer_measures_nothing(run: RunDir) -> None:
