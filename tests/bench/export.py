@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,12 +21,14 @@ from backend.rows import COLUMNS, arrow_schema
 from backend.run_dir import RunDir, open_ledger
 from tests.bench.figure import Figure, at_most, told
 from tests.bench.machine import ROOT
+from tests.bench.parts import use_of
 from tests.made_run import make_run
 
 ROWS: Final = 1_000_000
 SHARD_ROWS: Final = 20_000
 TOKENS: Final = 300  # of an answer
 TARGET_MB: Final = 1_000
+LOOK_EACH_S: Final = 0.05
 AT_US: Final = 1_790_000_000_000_000
 
 
@@ -49,10 +51,13 @@ def measure(folder: Path) -> Iterator[Figure]:
 
 def _peak_mb(*words: str) -> float:
     process = subprocess.Popen([sys.executable, "-m", "backend", *words], cwd=ROOT, stdout=subprocess.DEVNULL)
-    _, status, use = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    peak_bytes = 0
+    while process.poll() is None:
+        with suppress(FileNotFoundError, ProcessLookupError, StopIteration, psutil.Error):  # it ended meanwhile
+            peak_bytes = use_of(process.pid).peak_rss_bytes
+        time.sleep(LOOK_EACH_S)
     assert process.returncode == 0
-    return use.ru_maxrss * 1024 / 1e6
+    return peak_bytes / 1e6
 
 
 def _make_run(folder: Path) -> RunDir:

@@ -32,7 +32,7 @@ from backend.run_dir import RunDir, open_state
 from backend.runs import command_name, nearest
 from backend.tokenizer import ModelTokenizer, TokenizerError, find_tokenizer
 
-BATCH_TURNS: Final = 200  # counted and written together
+BATCH_TURNS: Final = 500  # counted and written together
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,8 @@ class _Adoption:
         return matches
 
     async def _keep(self, ledger: Ledger, sealer: Sealer, waiting: list[list[Match]]) -> None:
+        if not waiting:
+            return
         account, options = self._account, self._options
         rows = make_rows(
             list(chain.from_iterable(waiting)),
