@@ -145,7 +145,7 @@ class Row:
     position: int
     turn: int
     attempt: int
-    source: str  # "local" or the API's name
+    source: str  # "local", "adopted" (another script's) or the API's name
     model: str
     messages: str  # JSON: {"messages": [...], "tools": [...] | absent}
     prompt_token_ids: tuple[int, ...] | None

@@ -1,7 +1,7 @@
 -- What did APIs bill, by source and dataset, and how much of it for tries that brought no sample?
 WITH made AS (
   SELECT source, dataset, count(*) AS samples, sum(completion_tokens)::BIGINT AS completion_tokens, sum(cost_usd) AS samples_usd
-  FROM samples WHERE source <> 'local' GROUP BY source, dataset),
+  FROM samples WHERE source NOT IN ('local', 'adopted') GROUP BY source, dataset),
 paid AS (
   SELECT
     source, dataset, count(*) AS tries, sum(cost_usd) AS billed_usd,

@@ -14,6 +14,7 @@ from backend.config.fault_lines import SECRET_NAME, quoted_key, shown
 from backend.config.sglang_flags import flag_faults
 from backend.config.shape import EngineConfig, EngineKind, RunConfig
 
+TAKEN_SOURCES: Final = {"local": "the engine", "adopted": "what other scripts made"}  # what a row may name beside an API
 CONTAINER_PROGRAMS: Final = frozenset({"docker", "podman", "nerdctl"})
 # keys of [engine] that mean nothing for a kind: whoever writes them believes something that is not so
 USELESS: Final = {
@@ -201,8 +202,8 @@ def _guards(config: RunConfig) -> Iterator[str]:
 def _apis(config: RunConfig) -> Iterator[str]:
     for name, api in config.api.items():
         section = f"api.{quoted_key(name)}"
-        if name == "local":
-            yield f"{section}: the name is taken: `local` is the engine. Choose another one"
+        if name in TAKEN_SOURCES:
+            yield f"{section}: the name is taken: `{name}` is {TAKEN_SOURCES[name]}. Choose another one"
         yield from _url(f"{section}.base_url", api.base_url)
         yield from _variable(f"{section}.api_key_env", api.api_key_env)
         if api.api_key_env is not None and api.api_key_file is not None:
