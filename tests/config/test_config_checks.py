@@ -213,3 +213,8 @@ def test_a_dataset_overrides_the_guards_of_the_run_key_by_key() -> None:
         0.1,
         0.5,
     )
+
+
+@pytest.mark.parametrize("name", ["local", "adopted"])
+def test_no_api_has_the_name_of_another_source(name: str) -> None:
+    assert "the name is taken" in only(check(config(api={name: {"base_url": "https://x", "model": "m"}})))
