@@ -100,8 +100,8 @@ def _counts(card: Card) -> list[str]:
         for name, one in card.tally.datasets.items()
     ]
     split = (
-        f"A prompt is held out by a hash of what was sent ({100 * card.options.holdout:g} % of the prompts): all its answers fall on "
-        "the same side, in every export."
+        f"A prompt is held out by a hash of what was sent ({100 * card.options.holdout:g} % of the prompts): all its answers "
+        "fall on the same side, in every export."
         if card.options.holdout
         else "Nothing is held out."
     )
