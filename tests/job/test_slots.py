@@ -241,6 +241,26 @@ async def test_aborted_prompts_keep_their_place_and_are_aborted_at_the_server(
     assert {row.attempt for row in rows_of(run)} == {1}
 
 
+async def test_the_newest_requests_are_aborted_until_few_enough_are_in_flight(
+    tmp_path: Path, run: RunDir, server: Server
+) -> None:
+    server.reply = server.hold
+    async with running(run, make(tmp_path, 8), server.endpoint()) as slots:
+        await until(lambda: server.open == 4)
+        oldest, rid = next(iter(slots.requests)), server.rids[0]
+        slots.concurrency = 1
+        slots.abort_newest(1)
+        await until(lambda: slots.in_flight() == 1)
+        assert list(slots.requests) == [oldest]
+        assert len(server.aborted) == 3
+        assert rid not in server.aborted
+        server.gate.set()
+        slots.concurrency = 4
+        slots.changed()
+        await finished(slots)
+    assert Counter(row.sample_id for row in rows_of(run)) == {f"A-{n}": 1 for n in range(8)}
+
+
 async def test_requests_at_a_server_that_is_gone_are_sent_to_the_next_life_with_new_ids(
     tmp_path: Path, run: RunDir, server: Server
 ) -> None:
