@@ -28,8 +28,7 @@ def options_of(run: RunDir, basis: Basis, replicas: int, deadline: float | None)
 @st.cache_data(max_entries=64, show_spinner=False)
 def _ranked(root: str, at: float, replicas: int, deadline_in_s: float | None, _basis: Basis) -> tuple[Option, ...]:
     """`root` and `at` name the basis, which cannot be hashed."""
-    levels = [n for n, _ in _basis.observation.speed_curve or ()]
-    return ranked(_basis, replicas=replicas, levels=levels, deadline_in_s=deadline_in_s)
+    return ranked(_basis, replicas=replicas, deadline_in_s=deadline_in_s)
 
 
 def draw_question(asked: Question, words: str = "") -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backend.forecast.curve import UNKNOWN_EXPONENT
+from backend.forecast.lengths import LengthDraws
 from backend.forecast.observation import EDGES_TOKENS, DatasetNow, LengthCounts, Observation
 from backend.forecast.worlds import observation_lengths
 from backend.records import DatasetState
@@ -66,19 +67,28 @@ def with_cap(observation: Observation, max_new_tokens: int, dataset: str | None 
 
 def cap_effects(observation: Observation, max_new_tokens: int) -> tuple[CapEffect, ...]:
     """What that cap would do to each dataset, from its distribution as far as it is known."""
-    effects = []
-    for now, lengths in zip(observation.datasets, observation_lengths(observation), strict=True):
-        cap = min(float(max_new_tokens), now.cap_tokens)
-        survival = lengths.survival.mean(axis=0)
-        lows, highs = np.minimum(EDGES_TOKENS[:-1], cap), np.minimum(EDGES_TOKENS[1:], cap)
-        reach = float(np.interp(cap, EDGES_TOKENS, survival))
-        last = int(np.searchsorted(EDGES_TOKENS, now.cap_tokens, side="left")) - 1  # the bin that holds the cap of now
-        now_share = float((survival[last] * (1 - lengths.end_chance[:, last].mean())) if 0 <= last < len(survival) - 1 else 0.0)
-        mean = float(((survival[:-1] + survival[1:]) / 2) @ (highs - lows))
-        share = now_share if cap >= now.cap_tokens else max(reach, now_share)
-        mean_now = float(lengths.mean.mean())
-        effects.append(CapEffect(now.name, min(mean, mean_now), mean_now, share, now_share))
-    return tuple(effects)
+    return effects_of_caps(observation, [max_new_tokens])[0]
+
+
+def effects_of_caps(observation: Observation, caps: Sequence[int]) -> tuple[tuple[CapEffect, ...], ...]:
+    """The same for many caps, at the cost of one."""
+    lengths = observation_lengths(observation)
+    return tuple(
+        tuple(_effect(now, drawn, cap) for now, drawn in zip(observation.datasets, lengths, strict=True)) for cap in caps
+    )
+
+
+def _effect(now: DatasetNow, lengths: LengthDraws, max_new_tokens: int) -> CapEffect:
+    cap = min(float(max_new_tokens), now.cap_tokens)
+    survival = lengths.survival.mean(axis=0)
+    lows, highs = np.minimum(EDGES_TOKENS[:-1], cap), np.minimum(EDGES_TOKENS[1:], cap)
+    reach = float(np.interp(cap, EDGES_TOKENS, survival))
+    last = int(np.searchsorted(EDGES_TOKENS, now.cap_tokens, side="left")) - 1  # the bin that holds the cap of now
+    now_share = float((survival[last] * (1 - lengths.end_chance[:, last].mean())) if 0 <= last < len(survival) - 1 else 0.0)
+    mean = float(((survival[:-1] + survival[1:]) / 2) @ (highs - lows))
+    share = now_share if cap >= now.cap_tokens else max(reach, now_share)
+    mean_now = float(lengths.mean.mean())
+    return CapEffect(now.name, min(mean, mean_now), mean_now, share, now_share)
 
 
 def with_concurrency(observation: Observation, concurrency: int) -> Observation:

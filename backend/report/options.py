@@ -10,7 +10,7 @@ from typing import Final
 from backend.forecast.calibrate import Range
 from backend.forecast.forecast import DatasetForecast, Forecast, forecast
 from backend.forecast.observation import DatasetNow
-from backend.forecast.what_if import cap_effects
+from backend.forecast.what_if import effects_of_caps
 from backend.forecasts import Basis
 from backend.report.formatting import compact, number
 from backend.report.what_if import SAME_DATA, Changes, changed, imagine
@@ -19,7 +19,8 @@ LET_IT_RUN: Final = "Let it run"
 FEWER: Final = 0.6  # about this share of the samples or of the budget is tried
 MOST_CUT_OFF: Final = 0.30  # a cap that would cut off more is not proposed
 LEAST_SHORTER: Final = 0.05  # nor one that shortens the mean by less
-SMALLEST_CAP: Final = 256
+SMALLEST_CAP_POWER: Final = 8  # 256 tokens
+PROMISING: Final = 0.85  # levels of a sweep below this share of its best speed are not looked at
 WORTH_IT: Final = 0.98  # another concurrency has to end sooner than this share of the time
 SOME_WORK: Final = 0.1  # a dataset with less of the work left is not worth a proposal
 
@@ -40,20 +41,19 @@ class Option:
         return self.changes != Changes()
 
 
-def ranked(
-    basis: Basis, *, replicas: int, levels: Sequence[float] = (), deadline_in_s: float | None = None
-) -> tuple[Option, ...]:
-    """The soonest first, to let it run among them. `levels`: concurrencies that a sweep measured; `deadline_in_s` from now.
+def ranked(basis: Basis, *, replicas: int, deadline_in_s: float | None = None) -> tuple[Option, ...]:
+    """The soonest first, to let it run among them. `deadline_in_s`: from the forecast on.
 
-    Empty where nothing can be forecast. A forecast for each option and level: cache the answer.
+    Empty where nothing can be forecast. Some seven forecasts, with a deadline that nothing makes eight more: cache the answer.
     """
     now = forecast(basis.observation, basis.calibration)
     if now.remaining is None or now.remaining.p90 <= 0:
         return ()
     found = [Option(LET_IT_RUN, Changes(), now.remaining, (SAME_DATA,))]
+    levels = basis.observation.speed_curve or ()
     proposals = [*_fewer(basis, now), *_caps(basis, now), *_concurrency(basis, now, levels), *_dropped(now)]
     for name, changes in proposals:
-        then = imagine(basis, changes, replicas)
+        then = imagine(basis, changes, replicas, now)
         if then.remaining is not None and then.remaining.p50 < now.remaining.p50:
             found.append(Option(name, changes, then.remaining, then.prices or (SAME_DATA,)))
     if deadline_in_s is not None:
@@ -87,21 +87,22 @@ def _caps(basis: Basis, now: Forecast) -> Iterable[tuple[str, Changes]]:
     """The lowest cap, a power of two, that cuts off not too many answers of any dataset with work left."""
     names = [one.name for one in now.datasets if one.budget_binds is not None and one.budget_binds < 0.5]
     highest = max((d.cap_tokens for d in basis.observation.datasets if d.name in names), default=0.0)
-    cap = SMALLEST_CAP
-    while cap < highest:
-        effects = [one for one in cap_effects(basis.observation, cap) if one.dataset in names]
+    caps = [2**power for power in range(SMALLEST_CAP_POWER, 20) if 2**power < highest]
+    for cap, each in zip(caps, effects_of_caps(basis.observation, caps), strict=True) if caps else ():
+        effects = [one for one in each if one.dataset in names]
         if max(one.truncated_share - one.truncated_share_now for one in effects) <= MOST_CUT_OFF:
             shorter = [one.dataset for one in effects if one.mean_tokens < (1 - LEAST_SHORTER) * one.mean_tokens_now]
             if shorter:
                 yield f"A cap of {number(cap)} tokens", Changes(caps=tuple((name, cap) for name in shorter))
             return
-        cap *= 2
 
 
-def _concurrency(basis: Basis, now: Forecast, levels: Sequence[float]) -> Iterable[tuple[str, Changes]]:
+def _concurrency(basis: Basis, now: Forecast, levels: Sequence[tuple[float, float]]) -> Iterable[tuple[str, Changes]]:
     """The concurrency of a sweep at which this run ends soonest, where that is worth it."""
+    fastest = max((speed for _, speed in levels), default=0.0)
+    promising = {round(n) for n, speed in levels if n >= 1 and speed >= PROMISING * fastest} - {basis.observation.concurrency}
     best, soonest = None, WORTH_IT * now.remaining.p50 if now.remaining else 0.0
-    for level in sorted({round(level) for level in levels if round(level) >= 1} - {basis.observation.concurrency}):
+    for level in sorted(promising):
         then = forecast(changed(basis.observation, Changes(concurrency=level), 1), basis.calibration).remaining
         if then is not None and then.p50 < soonest:
             best, soonest = level, then.p50
@@ -117,7 +118,7 @@ def _dropped(now: Forecast) -> Iterable[tuple[str, Changes]]:
 
 
 def _just_in_time(basis: Basis, now: Forecast, replicas: int, deadline_in_s: float) -> Option | None:
-    """As many samples of each dataset as can be made by the deadline: found by halving, to two digits."""
+    """As many samples of each dataset as can be made by the deadline: found by halving."""
     going = {one.name for one in now.datasets if one.budget_binds is not None}
     datasets = [one for one in basis.observation.datasets if one.name in going]
     told = {one.name: one for one in now.datasets}
@@ -132,7 +133,7 @@ def _just_in_time(basis: Basis, now: Forecast, replicas: int, deadline_in_s: flo
             high = share
     if found is None:
         return None
-    then_all = imagine(basis, found, replicas)
+    then_all = imagine(basis, found, replicas, now)
     if then_all.remaining is None:
         return None
     names = ", ".join(f"{compact(samples)} of {name}" for name, samples in found.samples)

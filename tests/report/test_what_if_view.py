@@ -107,7 +107,7 @@ def test_the_options_of_the_story_are_ranked_with_their_prices() -> None:
 
 def test_a_sweep_proposes_the_concurrency_at_which_the_run_ends_soonest() -> None:
     slow = Basis(0.0, observation([dataset("alpha")], steady(370, running=8), concurrency=8), BUILT_IN)
-    named = {option.name: option for option in ranked(slow, replicas=1, levels=[n for n, _ in CURVE])}
+    named = {option.name: option for option in ranked(slow, replicas=1)}
     proposed = [option for name, option in named.items() if name.endswith("by the sweep")]
     assert len(proposed) == 1
     assert proposed[0].changes.concurrency in (64, 128)
