@@ -13,9 +13,14 @@ from backend.report.formatting import DASH, duration, moment
 
 def zone() -> tzinfo:
     """The viewer's time zone; UTC where the browser does not tell."""
+    return zone_of(st.context.timezone)
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """The zone of that name, which a browser told; UTC for one that does not exist."""
     try:
-        return ZoneInfo(st.context.timezone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC
 
 

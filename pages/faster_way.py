@@ -37,4 +37,4 @@ def faster_way(run: RunDir) -> None:
     options = options_of(run, basis, settings.engine.replicas, asked.deadline)
     with st.container(key="hw-ask", horizontal=True, vertical_alignment="center"):
         draw_question(asked, best_words(options, end, now, zone(), deadline=asked.deadline is not None))
-        st.page_link("forecast.py", label="Compare", query_params={"run": run.name})
+        st.page_link("forecast.py", label="See the options", query_params={"run": run.name})

@@ -9,6 +9,7 @@ from backend.report.live import LiveError
 from backend.run_dir import RunDir
 from pages.buttons import run_buttons
 from pages.dataset_table import dataset_table
+from pages.faster_way import faster_way
 from pages.live.component import live_part
 from pages.live.routes import LIVE
 from pages.nothing import cannot, no_run
@@ -28,6 +29,7 @@ def draw(run: RunDir) -> None:
     with st.container(key="hw-head", horizontal=True, vertical_alignment="top"):
         live_part("head", run.name, sentence=headline(view))
         steer(run)
+    faster_way(run)
     live_part("figures", run.name)
     datasets(run)
     live_part("gpus", run.name)
@@ -48,12 +50,12 @@ def steer(run: RunDir) -> None:
 def datasets(run: RunDir) -> None:
     """The table, and what became of what was pressed."""
     try:
-        view, speeds = LIVE.fresh_view(run), LIVE.dataset_speeds(run)
+        view, speeds, said = LIVE.fresh_view(run), LIVE.dataset_speeds(run), LIVE.said(run)
     except LiveError as error:
         cannot(run.name, error)
         return
     tell_answers(run)
-    dataset_table(run, view, speeds)
+    dataset_table(run, view, speeds, said)
 
 
 run = picked_run()

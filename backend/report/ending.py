@@ -16,6 +16,7 @@ from backend.forecasts import Said
 from backend.heartbeat import SupervisorState
 from backend.records import RunPhase
 from backend.report.end_words import Span, done_words, moment_words, span_after, work_words
+from backend.report.headline import OVER
 from backend.report.views import RunView
 
 _NAMED: Final = 3  # datasets named before the others are only counted
@@ -65,6 +66,18 @@ def ending(view: RunView, said: Said | None) -> Ending:
     if said.active and state is SupervisorState.ALIVE:
         return Ending(EndKind.GOING, said.at, span_after(said.at, remaining), remaining, left_out=left_out)
     return Ending(EndKind.STANDING, said.at, remaining=remaining, left_out=left_out)
+
+
+def dataset_ends(view: RunView, said: Said | None) -> dict[str, Span]:
+    """Dataset → when it is expected to end, of those that go on in a run at work."""
+    if said is None or ending(view, said).kind is not EndKind.GOING:
+        return {}
+    over = {d.name for d in view.datasets if d.state in OVER}
+    return {
+        one.name: span_after(said.at, one.ends_in)
+        for one in said.forecast.datasets
+        if one.ends_in is not None and one.ends_in.p90 > 0 and one.name not in over
+    }
 
 
 def end_words(end: Ending, now: float, zone: tzinfo, *, later: bool = False, others: bool = False) -> tuple[str, str]:

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from backend.forecast.calibrate import Range
+from backend.forecasts import Said
+from backend.records import DatasetState
 from backend.report.formatting import DASH, compact, number, plural, share
 from backend.report.live_series import mean_of_last
 from backend.report.views import RunView
 
 Latest = Mapping[str, Mapping[str, Any]]  # series → its newest row
 Trend = tuple[float | None, ...]
+NAIVE_DIFFERS: Final = 0.02  # by more than this share of it, the naive mean is told beside the honest one
 NOT_NOW: Final = "not measured now"
 
 
@@ -49,12 +53,38 @@ class Trends:
     requests_per_s: Trend = ()
 
 
-def figures(view: RunView, driver: Mapping[str, Any], engine: Latest, decode_now: float | None, trends: Trends) -> list[Figure]:
+@dataclass(frozen=True, slots=True)
+class HonestMean:
+    """How long the completions of the dataset at work are, those in flight reckoned with."""
+
+    dataset: str
+    tokens: Range
+    finished_so_far: float | None  # the mean of the finished ones alone
+
+
+def honest_mean(view: RunView, said: Said | None) -> HonestMean | None:
+    """Of the first dataset that is at work; None where none is, or nothing can be said of it."""
+    active = next((d.name for d in view.datasets if d.state in (DatasetState.RUNNING, DatasetState.DRAINING)), None)
+    found = next((one for one in said.forecast.datasets if one.name == active), None) if said is not None else None
+    if found is None or found.mean_tokens is None:
+        return None
+    return HonestMean(found.name, found.mean_tokens, found.naive_mean_tokens)
+
+
+def figures(
+    view: RunView,
+    driver: Mapping[str, Any],
+    engine: Latest,
+    decode_now: float | None,
+    trends: Trends,
+    *,
+    mean: HonestMean | None = None,
+) -> list[Figure]:
     """In the order in which they stand. `driver` is the newest row over all datasets ({} where there is none)."""
     return [
         _speed(decode_now, driver, trends),
         _requests(driver, trends),
-        _mean(view, driver),
+        _honest(view, mean) if mean is not None else _mean(view, driver),
         _in_flight(view, driver, engine),
         _tokens(view),
         _samples(view, driver),
@@ -86,6 +116,16 @@ def _requests(driver: Mapping[str, Any], trends: Trends) -> Figure:
     quarter = mean_of_last(trends.requests_per_s, len(trends.requests_per_s))
     return Figure("requests", "Requests/s", _rate(last_minute), "req/s", f"last minute · {_rate(quarter)} in 15 min",
                   trends.requests_per_s)  # fmt: skip
+
+
+def _honest(view: RunView, mean: HonestMean) -> Figure:
+    told = mean.tokens
+    note = f"{number(told.p10)}–{number(told.p90)}"
+    if mean.finished_so_far is not None and abs(mean.finished_so_far - told.p50) > NAIVE_DIFFERS * told.p50:
+        note += f"; finished so far: {number(mean.finished_so_far)}"
+    if len(view.datasets) > 1:
+        note += f" · {mean.dataset}"
+    return Figure("mean", "Mean completion", number(told.p50), "tok", note)
 
 
 def _mean(view: RunView, driver: Mapping[str, Any]) -> Figure:

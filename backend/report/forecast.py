@@ -20,15 +20,15 @@ from backend.records import DatasetState
 from backend.report.assumptions import Assumption, assumption_rows
 from backend.report.chart_labels import Mark
 from backend.report.end_words import HOUR_S, Span, span_after
-from backend.report.ending import Ending, EndKind, ending
+from backend.report.ending import Ending, EndKind, dataset_ends, ending
+from backend.report.headline import OVER
 from backend.report.live_series import first_sample_at
 from backend.report.live_telemetry import ALL, read_events
 from backend.report.status import read_status
-from backend.report.views import DatasetView, RunView
+from backend.report.views import RunView
 from backend.run_dir import RunDir
 
 HISTORY_POINTS: Final = 300
-_ENDED: Final = (DatasetState.DONE, DatasetState.KILLED, DatasetState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def forecast_view(run: RunDir, now: float) -> ForecastView:
         ending=end,
         said=said,
         basis=basis,
-        datasets=_datasets(view, said if goes_on else None, said, begun, ended),
+        datasets=_datasets(view, said, begun, ended),
         finished=finished,
         band=paths(basis.observation, basis.calibration) if basis is not None and goes_on else None,
         history=_thinned(ranges),
@@ -198,24 +198,15 @@ def _past(run: RunDir, now: float) -> tuple[Finished, tuple[Mark, ...]]:
     return Finished(tuple(float(at) for at, _ in known), tuple(float(v) for _, v in known)), marks
 
 
-def _datasets(
-    view: RunView, going: Said | None, said: Said | None, begun: dict[str, float], ended: dict[str, float]
-) -> tuple[DatasetEnd, ...]:
+def _datasets(view: RunView, said: Said | None, begun: dict[str, float], ended: dict[str, float]) -> tuple[DatasetEnd, ...]:
     by_name = {one.name: one for one in said.forecast.datasets} if said else {}
+    ends = dataset_ends(view, said)
     rows: list[DatasetEnd] = []
-    before: float | None = going.at if going else None  # when the one before is likely to end
+    before: float | None = said.at if said else None  # when the one before is likely to end
     for dataset in view.datasets:
-        found = by_name.get(dataset.name)
-        over = dataset.state in _ENDED
-        end = None
-        if going is not None and found is not None and found.ends_in is not None and found.ends_in.p90 > 0 and not over:
-            end = span_after(going.at, found.ends_in)
-        first = begun.get(dataset.name)
+        name, end = dataset.name, ends.get(dataset.name)
+        first, last = begun.get(name), ended.get(name) if dataset.state in OVER else None
         begins = min(before, end.p50) if first is None and end is not None and before is not None else None
-        rows.append(DatasetEnd(dataset.name, dataset.state, first, _ended_at(dataset, over, ended), begins, end, found))
+        rows.append(DatasetEnd(name, dataset.state, first, last, begins, end, by_name.get(name)))
         before = end.p50 if end is not None else before
     return tuple(rows)
-
-
-def _ended_at(dataset: DatasetView, over: bool, ended: dict[str, float]) -> float | None:
-    return ended.get(dataset.name) if over else None

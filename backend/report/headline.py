@@ -1,4 +1,4 @@
-"""PURE: the first line of a page: what runs, how far it is and, as long as nothing better is known, how long it may take.
+"""PURE: the first line of a page: what runs and how far it is; and what simple extrapolation says of the rest.
 
 The command line's sentences are `status_text.py`'s; they name commands, these stand beside buttons.
 """
@@ -84,17 +84,9 @@ def naive_eta_s(datasets: Sequence[DatasetView], tokens_per_s: float | None) -> 
     return remaining / tokens_per_s if remaining > 0 else None
 
 
-def eta_words(seconds: float | None, *, standing: int = 0) -> str | None:
-    """ "About 3 h 20 min at the present speed (naive)"; None where it is not known. `standing`: paused and held datasets."""
-    if seconds is None:
-        return None
-    without = f", without {plural(standing, 'dataset')} that {'waits' if standing == 1 else 'wait'} for you" if standing else ""
-    return f"About {_roughly(seconds)} at the present speed (naive{without})"
-
-
-def count_standing(view: RunView) -> int:
-    """Datasets that are paused or held."""
-    return sum(d.state in _STANDING for d in view.datasets)
+def naive_words(seconds: float | None) -> str | None:
+    """ "simple extrapolation: 3 h 20 min", to stand beside a forecast; None where it is not known."""
+    return None if seconds is None else f"simple extrapolation: {_roughly(seconds)}"
 
 
 def progress(dataset: DatasetView) -> float | None:

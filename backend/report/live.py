@@ -5,6 +5,7 @@ Words are `headline.py`'s, figures `figures.py`'s, series `live_telemetry.py`'s;
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +13,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from backend import forecasts
 from backend.config import ConfigError, RunConfig, load
+from backend.forecasts import Said
 from backend.heartbeat import SupervisorState, has_table, reading
 from backend.records import EngineState
-from backend.report.figures import Figure, GpuFigures, Trends, figures, gpu_figures
+from backend.report.ending import Ending, ending
+from backend.report.figures import Figure, GpuFigures, Trends, figures, gpu_figures, honest_mean
 from backend.report.formatting import plural
-from backend.report.headline import age_words, count_standing, eta_words, headline, naive_eta_s, share_done, supervisor_trouble
+from backend.report.headline import age_words, headline, naive_eta_s, naive_words, share_done, supervisor_trouble
 from backend.report.live_telemetry import Charts, Now, Slow, read_charts, read_events, read_now, read_slow
 from backend.report.pending import read_pending, with_pending
 from backend.report.status import read_status
@@ -26,6 +30,7 @@ from backend.run_dir import RunDir, RunDirError
 from backend.runs import list_runs
 
 SLOW_EVERY_S: Final = 15.0
+SAID_EVERY_S: Final = 3.0  # how often it is looked whether there is a newer forecast
 OVERLAP_S: Final = 5  # what was written late is sent again: a browser puts each point in its place
 
 
@@ -44,7 +49,8 @@ class Live:
     trouble: str | None
     age: str | None  # since it was created
     share: float | None  # 0..1 of what is to do, by the limit that is nearest, all datasets together
-    eta: str | None = None
+    ending: Ending | None = None
+    naive: str | None = None  # what simple extrapolation says
     figures: list[Figure] = field(default_factory=list)
     gpus: list[GpuFigures] = field(default_factory=list)
     charts: Charts | None = None
@@ -64,6 +70,8 @@ class _Known:
     answers: dict[tuple[str, int], Live] = field(default_factory=dict)
     slow: Slow | None = None
     slow_at: float = 0.0
+    said: Said | None = None
+    said_at: float = -math.inf
 
 
 class LiveRuns:
@@ -110,6 +118,12 @@ class LiveRuns:
                 return {}
             return slow.dataset_tokens_per_s if slow else {}
 
+    def said(self, run: RunDir) -> Said | None:
+        """The newest forecast; None without one, and where it cannot be read: the Forecast page says why. Raises LiveError."""
+        known = self._of(run)
+        with known.lock:
+            return self._said(run, known, self._view(run, known).at)
+
     def pulse(self, name: str) -> Live:
         """What every page shows of its run: state, sentence, trouble. Raises LiveError."""
         run = self.find(name)
@@ -153,6 +167,15 @@ class LiveRuns:
             known.slow_at = now
         return known.slow
 
+    def _said(self, run: RunDir, known: _Known, now: float) -> Said | None:
+        if not 0 <= now - known.said_at < SAID_EVERY_S:
+            try:
+                known.said = forecasts.read_newest(run)
+            except RunDirError:
+                known.said = None
+            known.said_at = now
+        return known.said
+
     def _answer(self, run: RunDir, known: _Known, view: RunView, since: int, stretch: str) -> Live:
         now, alive = view.at, view.supervisor.state is SupervisorState.ALIVE
         try:
@@ -166,13 +189,19 @@ class LiveRuns:
                 events = read_events(con, since - OVERLAP_S)
         except RunDirError as error:
             return _told(view, figures=figures(view, {}, {}, None, Trends()), trouble=str(error), seq=since)
-        eta = naive_eta_s(view.datasets, slow.speed_tokens_per_s) if alive else None
+        said = self._said(run, known, now)
         return _told(
             view,
             seq=int(now) - OVERLAP_S,
-            eta=eta_words(eta, standing=count_standing(view)),
+            ending=ending(view, said),
+            naive=naive_words(naive_eta_s(view.datasets, slow.speed_tokens_per_s)) if alive else None,
             figures=figures(
-                view, measured.driver, measured.engine, measured.decode_tokens_per_s, slow.trends if alive else Trends()
+                view,
+                measured.driver,
+                measured.engine,
+                measured.decode_tokens_per_s,
+                slow.trends if alive else Trends(),
+                mean=honest_mean(view, said),
             ),
             gpus=gpu_figures(measured.gpus, slow.gpu_trends),
             charts=charts,

@@ -1,14 +1,15 @@
-// Overview's first line: what runs, how far it is, how long it may take; beneath it how fresh that is.
+// Overview's first line: what runs, how far it is, when it is done; beneath it how fresh that is, and the naive guess.
 import { element, time, utc, write } from "./dom.js"
 import { subscribe } from "./poll.js"
 
 export function mount(root, data) {
   const sentence = element("span")
-  const eta = element("span", "hw-accent-text")
+  const end = element("span", "hw-accent-text")
+  const behind = element("span")
   const asOf = element("span")
   const detail = element("span")
   root.replaceChildren(
-    element("h1", "hw-headline", sentence, " ", eta),
+    element("h1", "hw-headline", sentence, " ", end, behind),
     element("p", "hw-dim hw-detail", asOf, detail),
   )
   write(sentence, data.sentence)
@@ -19,10 +20,12 @@ export function mount(root, data) {
     }
     root.classList.toggle("hw-stale", false)
     write(sentence, answer.sentence)
-    write(eta, answer.eta ? `${answer.eta}.` : "")
+    const [done, more] = answer.end ?? ["", ""]
+    write(end, done)
+    write(behind, done ? `${more}.` : "")
     write(asOf, `as of ${time(answer.at)}`)
     asOf.title = utc(answer.at)
-    write(detail, ` · ${answer.detail}`)
+    write(detail, [""].concat(answer.naive ?? [], answer.detail).join(" · "))
   }
   let stop = subscribe(data.run, true, hear)
   let run = data.run

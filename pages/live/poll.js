@@ -4,6 +4,8 @@ const EVERY_MS = 1000
 const HIDDEN_EVERY_MS = 5000
 const PATIENCE_MS = 10000
 
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC" // the words of times are made where they are read
+
 const parts = new Map() // function of a part -> { run, full }
 let stretch = sessionStorage.getItem("hw-stretch") ?? "15m"
 let since = 0
@@ -62,7 +64,7 @@ async function ask() {
 
 async function fetchAnswer(run, full) {
   const url = new URL(full ? "api/live" : "api/pulse", document.baseURI)
-  url.search = new URLSearchParams(full ? { run, since, window: stretch } : { run })
+  url.search = new URLSearchParams(full ? { run, since, window: stretch, zone } : { run })
   const response = await fetch(url, { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" })
   const answer = await response.json()
   if (!response.ok) throw Object.assign(new Error(answer.error), { name: "Refusal" })

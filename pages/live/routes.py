@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Callable, Mapping
+from datetime import tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,9 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from backend.report.ending import EndKind, end_words
 from backend.report.live import Live, LiveError, LiveRuns
 from backend.report.live_series import STRETCHES
 from backend.runs import runs_folder
+from pages.clock import zone_of
 from pages.states import look_of_event, of_engine, of_run
 
 LIVE: Final = LiveRuns(runs_folder)
@@ -54,7 +57,7 @@ def files_folder() -> str:
 
 # Plain functions: Starlette runs them on its threads, so a database that keeps one waiting holds up no one else.
 def live(request: Request) -> Response:
-    """All that Overview shows live: `run`, `since` (a former answer's `seq`), `window` (15m, 3h, all)."""
+    """All that Overview shows live: `run`, `since` (a former answer's `seq`), `window` (15m, 3h, all), `zone`."""
     stretch, since = request.query_params.get("window", "15m"), request.query_params.get("since", "0")
     if stretch not in STRETCHES:
         return refused(400, f"window is one of {', '.join(STRETCHES)}.")
@@ -66,7 +69,8 @@ def live(request: Request) -> Response:
         return refused(404, str(error))
     more = {
         "seq": answer.seq,
-        "eta": answer.eta,
+        "end": _end(answer, zone_of(request.query_params.get("zone"))),
+        "naive": answer.naive,
         "figures": answer.figures,
         "gpus": answer.gpus,
         "charts": answer.charts,
@@ -105,6 +109,13 @@ def as_json(value: object) -> Response:
 def refused(status: int, words: str) -> Response:
     """Likewise, with the reason."""
     return Response(orjson.dumps({"error": words}), status, media_type="application/json", headers=_NO_STORE)
+
+
+def _end(live: Live, zone: tzinfo) -> tuple[str, str] | None:
+    """When it is done, in the viewer's time; None where nothing can be said that the first sentence does not say."""
+    if live.ending is None or live.ending.kind in (EndKind.UNTOLD, EndKind.FINISHED):
+        return None
+    return end_words(live.ending, live.view.at, zone)
 
 
 def _pulse(live: Live) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def test_each_state_has_its_sentence_and_its_buttons(state: str, folder: Path) -
     assert not at.exception, [e.message for e in at.exception]
     assert SENTENCES[state] in words(at)
     assert labels(at) == BUTTONS[state]
+
+
+def test_the_table_tells_when_each_dataset_is_expected_to_end(folder: Path) -> None:
+    with run_in("running", folder):
+        seen = words(open_page("overview.py", run="demo"))
+    ends = re.findall(r'<span class="hw-end">([^<]*)</span>', seen)
+    assert len(ends) == 2
+    assert all(re.search(r"\d\d:\d\d", end) for end in ends), ends
+
+
+def test_a_long_run_is_asked_for_a_faster_way_with_the_way_to_the_forecast(folder: Path) -> None:
+    with run_in("running", folder):
+        assert "Is there a faster way?" in words(open_page("overview.py", run="demo"))
+
+
+def test_a_run_that_is_over_is_not_asked(folder: Path) -> None:
+    with run_in("finished", folder):
+        assert "Is there a faster way?" not in words(open_page("overview.py", run="demo"))
 
 
 def test_a_dataset_without_a_living_supervisor_is_history(folder: Path) -> None:

@@ -11,10 +11,14 @@ import pytest
 
 from backend import telemetry_store
 from backend.records import DatasetState, DatasetStatus, RunPhase
+from backend.report.end_words import span_after
+from backend.report.ending import EndKind
 from backend.report.live import Live, LiveError, LiveRuns
 from backend.report.live_series import read_points, step_for
 from backend.run_dir import RunDir, open_state
 from backend.telemetry import DriverSample, EngineSample, GpuSample, Sample
+from tests.forecast.made_observation import dataset, observation
+from tests.made_forecast import two_datasets, write_forecast
 from tests.made_run import beat, holding_lock, job_status, make_run, write_event
 
 NOW = 1_800_000_000.5
@@ -93,21 +97,38 @@ def test_the_first_line_says_what_runs_and_how_far_it_is(live: LiveRuns) -> None
     assert answer.trouble is None
 
 
-def test_the_naive_eta_is_what_is_left_over_the_speed_of_the_last_minutes(live: LiveRuns) -> None:
+def test_what_simple_extrapolation_says_is_what_is_left_over_the_speed_of_the_last_minutes(live: LiveRuns) -> None:
     # alpha: 480 samples of 100 tokens come before its budget; beta: 3 of as many; at 150 tokens/s: 322 s
-    assert live.answer("demo", 0, "15m").eta == "About 5 min at the present speed (naive)"
+    assert live.answer("demo", 0, "15m").naive == "simple extrapolation: 5 min"
 
 
-def test_no_eta_is_told_before_an_answer_tells_how_long_they_are(live: LiveRuns, run: RunDir) -> None:
+def test_nothing_is_extrapolated_before_an_answer_tells_how_long_they_are(live: LiveRuns, run: RunDir) -> None:
     beat(run, job_status(datasets=(DatasetStatus("alpha", DatasetState.RUNNING, prompts=500), DATASETS[1])), NOW)
-    assert live.answer("demo", 0, "15m").eta is None
+    assert live.answer("demo", 0, "15m").naive is None
 
 
-def test_paused_datasets_are_left_out_of_the_eta_and_that_is_said(live: LiveRuns, run: RunDir) -> None:
-    paused = DatasetStatus("beta", DatasetState.PAUSED, prompts=10, max_samples=3)
-    beat(run, job_status(datasets=(DATASETS[0], paused)), NOW)
-    said = "About 5 min at the present speed (naive, without 1 dataset that waits for you)"
-    assert live.answer("demo", 0, "15m").eta == said
+def test_the_end_is_that_of_the_newest_forecast(live: LiveRuns, run: RunDir, clock: Clock) -> None:
+    end = live.answer("demo", 0, "15m").ending
+    assert end is not None
+    assert end.kind is EndKind.UNTOLD
+    said = write_forecast(run, two_datasets(), NOW - 5)
+    clock.now += 4
+    beat(run, job_status(datasets=DATASETS), clock.now)
+    end = live.answer("demo", 0, "15m").ending
+    assert end is not None
+    assert said.forecast.remaining is not None
+    assert end.span == span_after(NOW - 5, said.forecast.remaining)
+
+
+def test_the_mean_is_the_honest_one_with_the_naive_one_beside_it(live: LiveRuns, run: RunDir) -> None:
+    early = dataset("alpha", finished_lengths=[200.0] * 60, in_flight_tokens=[50.0 * i for i in range(64)])
+    one = write_forecast(run, observation([early, dataset("beta", "waiting")]), NOW - 5).forecast.datasets[0]
+    assert one.mean_tokens is not None
+    assert one.mean_tokens.p50 > 1000
+    value, unit, note = figure(live.answer("demo", 0, "15m"), "mean")
+    assert (value, unit) == (f"{one.mean_tokens.p50:,.0f}", "tok")
+    assert "finished so far: 200" in note
+    assert note.endswith(" · alpha")
 
 
 def test_the_figures_are_those_of_the_last_seconds(live: LiveRuns) -> None:
