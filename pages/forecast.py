@@ -10,7 +10,6 @@ import streamlit as st
 from backend import forecasts
 from backend.config import ConfigError
 from backend.report.ending import end_words, ending
-from backend.report.faster_way import question
 from backend.report.forecast import ForecastView, forecast_view
 from backend.report.live import LiveError
 from backend.run_dir import RunDir, RunDirError
@@ -20,7 +19,7 @@ from pages.forecast_parts import draw_as_of, draw_assumptions, draw_charts
 from pages.headline import answer
 from pages.live.routes import LIVE
 from pages.nothing import cannot, no_run
-from pages.options import draw_options, draw_question, options_of
+from pages.options import ask, draw_options, draw_question, options_of
 from pages.pressing import tell_answers
 from pages.run_picker import picked_run
 from pages.tables import heading
@@ -77,13 +76,13 @@ def draw_ways(run: RunDir, view: ForecastView) -> None:
     """What could be done to be done sooner; where there is a reason, the question stands above it."""
     if view.basis is None or view.ending.remaining is None or view.ending.remaining.p90 <= 0:
         return
-    asked = question(view.ending, deadline=view.deadline, ask_after_s=view.ask_after_s, now=view.at, zone=zone())
+    asked = ask(run, view.basis, view.settings, view.ending, deadline=view.deadline, now=view.at)
     if asked is not None:
         with st.container(key="hw-ask"):
             draw_question(asked)
     heading("Ways to be done sooner", "each with its price in data; ranges of 8 in 10 outcomes")
-    options = options_of(run, view.basis, view.replicas, view.deadline)
-    draw_options(run, options, view.ending, view.replicas, view.at)
+    options = options_of(run, view.basis, view.settings, view.deadline)
+    draw_options(run, options, view.ending, view.settings, view.at)
 
 
 run = picked_run()

@@ -9,7 +9,7 @@ from typing import Final
 
 from backend.report.end_words import length_words, moment_words, span_after, span_words
 from backend.report.ending import Ending
-from backend.report.options import LET_IT_RUN, Option
+from backend.report.options import Option
 
 API_GAIN: Final = 3.0  # an API that is so many times faster is a reason to ask
 ASKED: Final = "Is there a faster way?"
@@ -48,7 +48,7 @@ def best_words(options: Sequence[Option], end: Ending, now: float, zone: tzinfo,
 
     Empty where there is no option.
     """
-    others = [option for option in options if option.name != LET_IT_RUN]
+    others = [option for option in options if not option.is_present]
     chosen = [option for option in others if option.makes_it] if deadline else others
     if not chosen:
         return "No option in sight makes it." if deadline else ""

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from backend import config, forecasts, telemetry_store
+from backend.config import RunConfig
 from backend.forecast.forecast import DatasetForecast, naive
 from backend.forecast.paths import Paths, paths
 from backend.forecasts import Basis, RangeSaid, Said, held_share
@@ -19,7 +20,7 @@ from backend.heartbeat import has_table, reading
 from backend.records import DatasetState
 from backend.report.assumptions import Assumption, assumption_rows
 from backend.report.chart_labels import Mark
-from backend.report.end_words import HOUR_S, Span, span_after
+from backend.report.end_words import Span, span_after
 from backend.report.ending import Ending, EndKind, dataset_ends, ending
 from backend.report.headline import OVER
 from backend.report.live_series import first_sample_at
@@ -88,8 +89,7 @@ class ForecastView:
     record: Record
     naive_s: float | None  # what simple extrapolation says
     deadline: float | None  # epoch seconds
-    ask_after_s: float  # a run longer than this is asked whether there is a faster way
-    replicas: int
+    settings: RunConfig
 
 
 def forecast_view(run: RunDir, now: float) -> ForecastView:
@@ -120,8 +120,7 @@ def forecast_view(run: RunDir, now: float) -> ForecastView:
         record=Record(len(own), held_share(own), assumed.own_results if assumed else 0),
         naive_s=naive(basis.observation) if basis is not None and end.kind in (EndKind.GOING, EndKind.STANDING) else None,
         deadline=deadline_of(view),
-        ask_after_s=settings.forecast.ask_after_h * HOUR_S,
-        replicas=settings.engine.replicas,
+        settings=settings,
     )
 
 

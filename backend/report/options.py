@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from backend.forecast.calibrate import Range
@@ -30,15 +30,15 @@ class Option:
     """One way. `remaining` in active seconds; `makes_it` is whether 9 of 10 outcomes make the deadline, None without one."""
 
     name: str
-    changes: Changes
+    changes: Changes | None  # None: it cannot be had by changing this run
     remaining: Range
     prices: tuple[str, ...]
     makes_it: bool | None = None
 
     @property
-    def changes_anything(self) -> bool:
-        """Whether it is more than to let the run go on."""
-        return self.changes != Changes()
+    def is_present(self) -> bool:
+        """Whether it is to let the run go on as it does."""
+        return self.changes == Changes()
 
 
 def ranked(basis: Basis, *, replicas: int, deadline_in_s: float | None = None) -> tuple[Option, ...]:
@@ -57,14 +57,15 @@ def ranked(basis: Basis, *, replicas: int, deadline_in_s: float | None = None) -
         if then.remaining is not None and then.remaining.p50 < now.remaining.p50:
             found.append(Option(name, changes, then.remaining, then.prices or (SAME_DATA,)))
     if deadline_in_s is not None:
-        found = [_judged(option, deadline_in_s) for option in found]
+        found = [in_time(option, deadline_in_s) for option in found]
         if not any(option.makes_it for option in found) and (just := _just_in_time(basis, now, replicas, deadline_in_s)):
-            found.append(_judged(just, deadline_in_s))
+            found.append(in_time(just, deadline_in_s))
     return tuple(sorted(found, key=lambda option: option.remaining.p50))
 
 
-def _judged(option: Option, deadline_in_s: float) -> Option:
-    return Option(option.name, option.changes, option.remaining, option.prices, option.remaining.p90 <= deadline_in_s)
+def in_time(option: Option, deadline_in_s: float | None) -> Option:
+    """The same, judged by the deadline where there is one."""
+    return option if deadline_in_s is None else replace(option, makes_it=option.remaining.p90 <= deadline_in_s)
 
 
 def _fewer(basis: Basis, now: Forecast) -> Iterable[tuple[str, Changes]]:

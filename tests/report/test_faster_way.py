@@ -50,7 +50,8 @@ def test_nothing_is_asked_where_no_work_goes_on() -> None:
 
 def option(name: str, hours: float, *prices: str, makes_it: bool | None = None) -> Option:
     left = Range(hours * 0.9 * HOUR_S, hours * HOUR_S, hours * 1.2 * HOUR_S)
-    return Option(name, Changes(), left, prices, makes_it)
+    changes = Changes() if name == LET_IT_RUN else Changes(concurrency=2)
+    return Option(name, changes, left, prices, makes_it)
 
 
 def test_one_line_names_the_gentlest_option_that_makes_it() -> None:
