@@ -64,6 +64,13 @@ def moment_words(at: float, now: float | None, zone: tzinfo) -> str:
     return f"{_day(here, _today(now, zone))} {here:%H:%M}"
 
 
+def likely_words(span: Span, now: float, zone: tzinfo) -> str:
+    """The likely end alone, rounded as the range is: "Thursday 12:05"."""
+    if _grain(span) >= DAY_S:
+        return _date(datetime.fromtimestamp(span.p50, zone), _today(now, zone))
+    return moment_words(_rounded(span, zone)[2], now, zone)
+
+
 def work_words(remaining: Range) -> str:
     """ "12–19 h of work": a range of active seconds."""
     return f"{range_words(remaining)} of work"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final
 
-from backend.report.end_words import length_words, moment_words, span_after, span_words
+from backend.report.end_words import length_words, likely_words, moment_words, span_after, span_words
 from backend.report.ending import Ending
 from backend.report.options import Option
 
@@ -29,11 +29,11 @@ def question(
     """None where nothing has to be asked. `api_s`: how long the fastest configured API would take for what is left."""
     if end.remaining is None or end.remaining.p90 <= 0:
         return None
-    likely_at = end.span.p50 if end.span is not None else now + end.remaining.p50
-    left_s = max(likely_at - now, 0.0)
+    span = end.span if end.span is not None else span_after(now, end.remaining)
+    left_s = max(span.p50 - now, 0.0)
     going = "" if end.span is not None else ", if it went on now"
-    if deadline is not None and likely_at > deadline:
-        late = f"most likely the run is done {moment_words(likely_at, now, zone)}{going}"
+    if deadline is not None and span.p50 > deadline:
+        late = f"most likely the run is done {likely_words(span, now, zone)}{going}"
         return Question(f"The deadline is {moment_words(deadline, now, zone)}; {late}.", deadline)
     if api_s is not None and api_s * API_GAIN <= left_s:
         return Question(f"An API would be done in about {length_words(api_s)}, this box in {length_words(left_s)}.")

@@ -8,7 +8,16 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from backend.forecast.calibrate import Range
-from backend.report.end_words import Span, done_words, length_words, moment_words, span_after, span_words, work_words
+from backend.report.end_words import (
+    Span,
+    done_words,
+    length_words,
+    likely_words,
+    moment_words,
+    span_after,
+    span_words,
+    work_words,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 12, 1, 13, 2, tzinfo=BERLIN).timestamp()
@@ -41,6 +50,11 @@ def test_the_ends_are_rounded_outwards_on_the_viewers_own_clock() -> None:
     kathmandu = ZoneInfo("Asia/Kathmandu")  # 5 h 45 min ahead of UTC
     span = Span(at(3, 1, 13), at(3, 10, 4), at(3, 20, 38))
     assert span_words(span, NOW, kathmandu) == "Thursday 05:00 – Friday 02:00"
+
+
+def test_the_likely_end_alone_is_rounded_as_the_range_is() -> None:
+    assert likely_words(Span(at(3, 9, 13), at(3, 12, 4), at(3, 15, 38)), NOW, BERLIN) == "Thursday 12:05"
+    assert likely_words(Span(at(8, 21), at(11, 0), at(17, 6)), NOW, BERLIN) == "11 December"
 
 
 def test_a_moment_is_told_by_its_day() -> None:

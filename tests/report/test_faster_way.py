@@ -25,10 +25,10 @@ def why(end: Ending, *, deadline_h: float | None = None, ask_after_h: float = 10
 
 
 def test_it_is_asked_when_the_likely_end_is_beyond_the_deadline() -> None:
-    assert why(GOING, deadline_h=9) == "The deadline is today 22:02; most likely the run is done today 23:02."
+    assert why(GOING, deadline_h=9) == "The deadline is today 22:02; most likely the run is done today 23:00."
     assert why(GOING, deadline_h=11) is None
     assert why(STANDING, deadline_h=9) == (
-        "The deadline is today 22:02; most likely the run is done today 23:02, if it went on now."
+        "The deadline is today 22:02; most likely the run is done today 23:00, if it went on now."
     )
 
 
