@@ -53,7 +53,8 @@ class Recommendation:
 def recommend(
     observation: Observation, points: Points, *, kv: KvRoom | None = None, calibration: Calibration | None = None
 ) -> Recommendation | None:
-    """The smallest concurrency whose forecast ends within half a percent of the soonest; None where nothing can be said yet.
+    """The smallest concurrency whose forecast ends within half a percent of the soonest; None where nothing can be said yet, or
+    nothing is left to do.
 
     `points`: [(requests running, tokens/s)] of a sweep. Reckoned are its levels from the knee on, the middle between each two
     of them, and the present concurrency.
@@ -75,6 +76,8 @@ def recommend(
             return None
         options.append(ConcurrencyOption(concurrency, remaining, float(curve.at(float(concurrency)))))
     soonest = min(option.remaining.p50 for option in options)
+    if soonest <= 0:
+        return None
     best = next(option for option in options if option.remaining.p50 <= soonest * (1 + SAME_SHARE))
     return Recommendation(best.concurrency, tuple(options), fits)
 

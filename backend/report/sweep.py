@@ -24,7 +24,7 @@ LEFT_EARLY: Final = {
     SweepState.ENDED: "could not go on",
     SweepState.INTERRUPTED: "was interrupted",
 }
-UNTOLD: Final = "Which concurrency ends the run soonest is told once the run has a forecast."
+UNTOLD: Final = "Which concurrency ends the run soonest is told while it goes on, once it has a forecast."
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ import pytest
 
 from backend.forecast.concurrency import KvRoom, recommend, requests_that_fit, within_room
 from backend.forecast.curve import knee
+from backend.forecast.observation import Observation
 from tests.forecast.made_observation import dataset, observation, steady
 
 STORY = ((1.0, 62.0), (4.0, 207.0), (8.0, 370.0), (16.0, 385.0), (32.0, 393.0), (48.0, 409.0))
 
 
-def running(prompts: int = 20_000, concurrency: int = 8, **more: object):
+def running(prompts: int = 20_000, concurrency: int = 8, **more: object) -> Observation:
     """A run at a concurrency of 8 on the story's server."""
     in_flight = [300.0] * concurrency
     return observation(
@@ -58,6 +59,10 @@ def test_the_curve_ends_at_what_fits() -> None:
     assert within_room(STORY, 48) == list(STORY)
     assert within_room(STORY, 12)[-1] == (12.0, pytest.approx(377.5))
     assert within_room(STORY, 8)[-1] == (8.0, 370.0)
+
+
+def test_nothing_is_recommended_for_a_run_that_is_done() -> None:
+    assert recommend(observation([dataset(state="done")], steady(370.0, running=8), concurrency=8), STORY) is None
 
 
 def test_nothing_is_recommended_before_anything_can_be_forecast() -> None:
