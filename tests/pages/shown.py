@@ -31,8 +31,8 @@ def open_page(page: str, *, run: str | None = None, **parameters: str) -> AppTes
 
 
 def elements(at: AppTest) -> Iterator[tuple[str, Any]]:
-    """(kind, protocol message) of every element and of every block that has a label."""
-    for top in (at.main, at.sidebar):
+    """(kind, protocol message) of every element and of every block that has a label, in dialogs too."""
+    for top in at._tree.children.values():
         yield from _walk(top)
 
 
