@@ -22,6 +22,7 @@ from pages.nothing import cannot, no_run
 from pages.options import ask, draw_options, draw_question, options_of
 from pages.pressing import tell_answers
 from pages.run_picker import picked_run
+from pages.share_button import share_button
 from pages.tables import heading
 from pages.what_if import what_if
 
@@ -89,5 +90,8 @@ run = picked_run()
 if run is None:
     no_run()
 else:
-    head(run)
+    with st.container(key="hw-forecast-head", horizontal=True, horizontal_alignment="distribute"):
+        with st.container(width="stretch"):
+            head(run)
+        share_button(run)
     body(run)

@@ -15,7 +15,6 @@ from backend.report.share.snapshot import take_snapshot
 from backend.run_dir import RunDir, RunDirError
 from pages.clock import zone
 from pages.nothing import cannot
-from pages.tables import caption
 
 
 def share_button(run: RunDir) -> None:
@@ -36,8 +35,8 @@ def _share(run: RunDir) -> None:
         _download("Page", forms, "html", forms.page, "text/html")
         _download("Picture", forms, "png", forms.picture, "image/png")
         _download("Paragraph", forms, "txt", forms.paragraph.encode(), "text/plain")
-    caption("No prompt, no answer, no path is in them. The page is one file that fetches nothing; times are yours, with UTC.")
-    caption(_written(run, forms))
+    st.text("No prompt, no answer, no path is in them. The page is one file that fetches nothing; times are yours, with UTC.")
+    st.text(_written(run, forms))
 
 
 def _download(word: str, forms: Forms, end: str, content: bytes, kind: str) -> None:

@@ -13,12 +13,22 @@ import streamlit as st
 from backend.report.ending import end_words
 from backend.report.forecast_charts import fan_chart
 from backend.report.live import LiveError
-from backend.report.watching import Watched, Watching
+from backend.report.watching import Watching
 from pages import charts
 from pages.clock import zone
+from pages.headline import answer
 from pages.live.component import live_part, style
-from pages.tables import caption, draw_figures, draw_table, heading, shown
-from pages.viewer_parts import ASSUMED, DATASETS, as_of_html, assumption_rows, brand_html, dataset_row, figures_of
+from pages.tables import caption, draw_figures, draw_table, heading
+from pages.viewer_parts import (
+    ASSUMED,
+    DATASETS,
+    as_of_html,
+    assumption_rows,
+    brand_html,
+    dataset_row,
+    figures_of,
+    how_it_goes_html,
+)
 from pages.viewer_routes import UNREADABLE, VARIABLE, watched
 
 EVERY_S = 5
@@ -41,7 +51,9 @@ def now(run: Watching) -> None:
         caption(UNREADABLE)
         return
     st.html(brand_html(seen.public))
-    st.html(_answer(seen))
+    words, behind = end_words(seen.ending, time.time(), zone(), others=True)
+    answer(words, f"{behind}.")
+    st.html(how_it_goes_html(seen.public))
     st.html(as_of_html(seen.public))
     live_part("card", run.run.name)
     draw_figures(figures_of(seen.public))
@@ -61,15 +73,6 @@ def outlook(run: Watching) -> None:
     if forecast.assumptions:
         heading("What this assumes")
         draw_table(ASSUMED, assumption_rows(forecast), label="What this assumes")
-
-
-def _answer(seen: Watched) -> str:
-    """When it ends, then what runs and how far that is."""
-    answer, likely = end_words(seen.ending, time.time(), zone(), others=True)
-    return (
-        f'<div class="hw-root"><h1 class="hw-headline">{shown(answer)}<span class="hw-likely">{shown(likely)}.</span></h1>'
-        f"<p>{shown(seen.public.sentence)}</p></div>"
-    )
 
 
 st.set_page_config(page_title="Headway", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")

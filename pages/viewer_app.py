@@ -1,4 +1,4 @@
-"""The viewer as an ASGI app: one run, named by $HEADWAY_VIEW, for those who only watch. `python -m backend view RUN` serves it.
+"""The viewer as an ASGI app: one run, named by $HEADWAY_VIEW, for those who only watch. `view RUN` of the CLI serves it.
 
 Its process never imports `backend.control`: nothing in it could write a wish, whatever somebody sends to it.
 """

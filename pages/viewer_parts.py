@@ -32,6 +32,11 @@ def brand_html(public: PublicRun) -> str:
     )
 
 
+def how_it_goes_html(public: PublicRun) -> str:
+    """What runs and how far it is."""
+    return f'<div class="hw-root">{shown(public.sentence)}</div>'
+
+
 def as_of_html(public: PublicRun) -> str:
     """When this was read, how old what was read is, and what of."""
     parts = [f"as of {time_html(public.at)}", shown(public.model)]

@@ -38,7 +38,7 @@ def test_without_a_folder_it_writes_into_the_run(folder: Path, capsys: Capture) 
         assert main(["share", "demo"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[:3] == [str(run.shared / f"demo.{end}") for end in ("html", "png", "txt")]
-    assert lines[3].startswith("demo: No forecast yet")
+    assert lines[3].startswith("demo: Done ")
 
 
 def test_what_cannot_be_done_is_said_in_words(folder: Path, capsys: Capture) -> None:

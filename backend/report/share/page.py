@@ -39,7 +39,7 @@ def page(shared: Snapshot) -> str:
         f"<style>{_style()}</style></head>\n<body><main>"
         f'<p class="brand"><span class="sign" aria-hidden="true">▲</span>{text(run.name)}{simulated}'
         f'<span class="state">{_state(run.look)}</span></p>'
-        f'<h1>{text(shared.answer)}<span class="likely">{text(shared.likely)}.</span></h1>'
+        f'<h1><span class="answer">{text(shared.answer)}</span>{text(shared.likely)}.</h1>'
         f'<p class="lead">{text(run.sentence)}</p>'
         f'<p class="dim small">as of {text(shared.as_of)} · {text(shared.data_age)}</p>{trouble}'
         f"{_chart(shared)}{_datasets(shared.datasets)}{_assumptions(shared)}"

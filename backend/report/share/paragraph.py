@@ -19,7 +19,9 @@ def paragraph(shared: Snapshot) -> str:
     if run.trouble:
         parts.append(run.trouble)
     if shared.assumptions:
-        assumed = "; ".join(f"{row.name.lower()} {row.value} ({row.source})" for row in shared.assumptions[:_TOLD])
+        assumed = "; ".join(
+            f"{row.name[:1].lower()}{row.name[1:]} {row.value} ({row.source})" for row in shared.assumptions[:_TOLD]
+        )
         parts.append(f"This assumes: {assumed}.")
     parts.append(f"As of {shared.as_of}, {shared.data_age}.")
     return plain(" ".join(parts), keep="") + "\n"

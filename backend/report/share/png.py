@@ -55,12 +55,12 @@ def _title(canvas: Canvas, shared: Snapshot, y: float) -> float:
     """The answer on one or two lines. Returns where the next line stands."""
     p = canvas.palette
     for size in _TITLE_SIZES:
-        styled = [(word, Style(size, p.ink, bold=True)) for word in shared.answer.split()]
+        styled = [(word, Style(size, p.accent, bold=True)) for word in shared.answer.split()]
         rest = f"{shared.likely}.".split(" ")
         if rest[0]:  # a comma or a full stop stands at the word before
             last, style = styled.pop()
             styled.append((last + rest[0], style))
-        styled += [(word, Style(size, p.dim)) for word in rest[1:]]
+        styled += [(word, Style(size, p.ink, bold=True)) for word in rest[1:]]
         lines = canvas.flow(styled, _RIGHT - _MARGIN)
         if len(lines) <= 2:
             break

@@ -73,7 +73,7 @@ def test_the_paragraph_tells_the_figures_of_the_view(shared: Snapshot) -> None:
     assert said.count("\n") == 1
     assert said.startswith(f"demo: {shared.sentence} {shared.run.sentence} The engine is simulated.")
     for row in shared.assumptions[:2]:
-        assert f"{row.name.lower()} {row.value} ({row.source})" in said
+        assert f"{row.name[1:]} {row.value} ({row.source})" in said
     assert said.endswith("As of 1 December 2026 14:02 CET (13:02 UTC), newest figures 2 s old.\n")
 
 
