@@ -95,11 +95,11 @@ def _dataset(d: DatasetView, *, alive: bool) -> PublicDataset:
 
 def _trouble(view: RunView) -> str | None:
     s = view.supervisor
-    since = f" since {duration(s.heartbeat_age_s)}" if s.heartbeat_age_s is not None else ""
+    silent = f" for {duration(s.heartbeat_age_s)}" if s.heartbeat_age_s is not None else ""
     if s.state is SupervisorState.DEAD:
-        return f"Nobody works on this run: no sign of life{since}. What is finished is safe; it goes on once it is restarted."
+        return f"Nobody works on this run: no sign of life{silent}. What is finished is safe; it goes on once it is restarted."
     if s.state is SupervisorState.NOT_ANSWERING:
-        return f"This run gives no sign of life{since}: what is shown is as it was then."
+        return f"This run gives no sign of life{silent}: what is shown is as it was then."
     if s.state is SupervisorState.LEFT and view.phase is RunPhase.FAILED:
         return "The run has failed. What is finished is safe; who operates it can see why."
     if view.admission_stopped and s.state is SupervisorState.ALIVE:

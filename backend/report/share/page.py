@@ -83,7 +83,7 @@ def _datasets(datasets: tuple[SharedDataset, ...]) -> str:
         [
             ("Dataset", f'<td class="name" data-name="Dataset">{text(d.name)}</td>'),
             ("State", _cell("State", _state(d.look))),
-            ("Progress", _cell("Progress", f"{_bar(d.progress)}{text(share(d.progress, 1.0))}")),
+            ("Progress", _cell("Progress", f'<span class="nowrap">{_bar(d.progress)}{text(share(d.progress, 1.0))}</span>')),
             ("Done", _cell("Done", text(d.done))),
             ("Mean so far", _cell("Mean so far", text(d.mean))),
             ("Expected end", _cell("Expected end", text(d.ends))),

@@ -88,17 +88,24 @@ def _chart(canvas: Canvas, shared: Snapshot, top: float, bottom: float) -> None:
 
 def _row(canvas: Canvas, d: SharedDataset, y: float, ink: str) -> None:
     p, line = canvas.palette, y + 25
-    canvas.words(
-        (_MARGIN + _INSIDE, line), canvas.cut(d.name, Style(_TEXT, p.ink, bold=True), 240), Style(_TEXT, p.ink, bold=True)
-    )
+    name, dim = Style(_TEXT, p.ink, bold=True), Style(_TEXT, p.dim)
+    canvas.words((_MARGIN + _INSIDE, line), canvas.cut(d.name, name, 240), name)
     canvas.box((340, line - 13, 352, line - 1), ink, ink, radius=6)
     canvas.words((364, line), d.look.word, Style(_TEXT, ink))
-    canvas.box((520, line - 11, 700, line - 3), p.line, p.line, radius=4)
+    canvas.box((500, line - 11, 640, line - 3), p.line, p.line, radius=4)
     if d.progress:
-        canvas.box((520, line - 11, 520 + max(8.0, 180 * d.progress), line - 3), p.accent, p.accent, radius=4)
-    canvas.words((772, line), share(d.progress, 1.0), Style(_TEXT, p.ink), Anchor.END)
-    canvas.words((804, line), d.done, Style(_TEXT, p.dim))
-    canvas.words((_RIGHT - _INSIDE, line), "" if d.ends == DASH else f"ends {d.ends}", Style(_TEXT, p.ink), Anchor.END)
+        canvas.box((500, line - 11, 500 + max(8.0, 140 * d.progress), line - 3), p.accent, p.accent, radius=4)
+    canvas.words((710, line), share(d.progress, 1.0), Style(_TEXT, p.ink), Anchor.END)
+    end = 736 + canvas.words((736, line), d.done, dim)
+    if d.ends != DASH:
+        _fitting(canvas, f"ends {d.ends}", line, _RIGHT - _INSIDE - end - 24)
+
+
+def _fitting(canvas: Canvas, words: str, line: float, width_px: float) -> None:
+    """Words at the right of a row, as large as there is room for."""
+    styles = [Style(size, canvas.palette.ink) for size in (_TEXT, 18, 16)]
+    style = next((style for style in styles if canvas.width(words, style) <= width_px), styles[-1])
+    canvas.words((_RIGHT - _INSIDE, line), canvas.cut(words, style, width_px), style, Anchor.END)
 
 
 def _few(datasets: Sequence[SharedDataset]) -> list[SharedDataset | str]:
