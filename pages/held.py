@@ -6,7 +6,7 @@ import streamlit as st
 
 from backend.holds import Hold, words_after
 from backend.records import DatasetState
-from backend.report.formatting import number, plain, plural
+from backend.report.formatting import plain, plural
 from backend.report.holds import read_example, read_hold
 from backend.report.samples import Sample
 from backend.report.views import DatasetView
@@ -53,7 +53,7 @@ def _samples(run: RunDir, dataset: str, hold: Hold) -> list[tuple[str, Sample]]:
 
 
 def _draw(what: str, sample: Sample) -> None:
-    caption(f"{what}: {number(sample.row.completion_tokens)} tokens, sample {sample.row.sample_id[:60]}")
+    caption(f"{what}: {plural(sample.row.completion_tokens, 'token')}, sample {sample.row.sample_id[:60]}")
     if sample.prompt:
         _text("Prompt", sample.prompt[-1].text)
     if sample.row.error is not None:

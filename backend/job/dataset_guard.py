@@ -26,7 +26,7 @@ _OF_OUTCOME: Final = {Outcome.TRUNCATED: GuardKind.TRUNCATED, Outcome.REJECTED: 
     BAD, GuardKind.BAD
 )
 _NOUN: Final = {
-    GuardKind.BAD: "are no answers to learn from",
+    GuardKind.BAD: "are bad answers",
     GuardKind.TRUNCATED: "were ended by the cap on new tokens",
     GuardKind.REJECTED: "were refused by the server",
 }
@@ -129,7 +129,7 @@ class DatasetGuard:
         parts = [f"{count} {what}" for what, count in self._seen.most_common() if what not in _OWN_KIND]
         so_far = f" So far: {', '.join(parts)}." if found.kind is GuardKind.BAD else ""
         return (
-            f"Of the {found.judged} samples {which} {found.hits} {_NOUN[found.kind]}: {percent(found.measured)}, where "
+            f"Of the {found.judged} samples {which}, {found.hits} {_NOUN[found.kind]}: {percent(found.measured)}, where "
             f"{percent(found.limit)} is the limit.{so_far}"
         )
 

@@ -58,20 +58,21 @@ class NearDuplicates:
         """Whether the answer repeats NEAR_OTHERS of those before it. An answer that is too short to tell never does."""
         if hash_ is None or answer_tokens is None or answer_tokens < NEAR_MIN_TOKENS:
             return False
-        repeats = self._count_near(hash_) >= NEAR_OTHERS
+        parts = _parts(hash_)
+        repeats = self._count_near(hash_, parts) >= NEAR_OTHERS
         self._window.append(hash_)
         self._copies[hash_] += 1
         if self._copies[hash_] == 1:
-            for band, part in zip(self._bands, _parts(hash_), strict=True):
+            for band, part in zip(self._bands, parts, strict=True):
                 band.setdefault(part, set()).add(hash_)
         if len(self._window) > NEAR_WINDOW:
             self._forget(self._window.popleft())
         return repeats
 
-    def _count_near(self, hash_: int) -> int:
+    def _count_near(self, hash_: int, parts: tuple[int, ...]) -> int:
         near = self._copies.get(hash_, 0)
         seen = {hash_}
-        for band, part in zip(self._bands, _parts(hash_), strict=True):
+        for band, part in zip(self._bands, parts, strict=True):
             if near >= NEAR_OTHERS:
                 break
             for other in band.get(part, ()):

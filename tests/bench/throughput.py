@@ -29,7 +29,7 @@ def measure(folder: Path) -> Iterator[Figure]:
     try:
         dataset = {"name": "problems", "path": "problems.jsonl"}
         generation = {"concurrency": CONCURRENCY, "max_new_tokens": 1000}
-        with live_run(folder, [dataset], engine=attached(url), generation=generation) as run:
+        with live_run(folder, [dataset], engine=attached(url), generation=generation, guards={}) as run:
             with on_core(0):
                 pid = run.start()
             run.wait_dataset("problems", lambda d: d.finished_samples > 2 * TARGET_PER_S)

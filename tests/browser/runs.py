@@ -12,18 +12,25 @@ from tests.runs.live_run import LiveRun, write_prompts
 DATASETS = ("B1", "B2")
 
 
-def make_browser_run(runs: Path, name: str, *, speed: float = 3.0, prompts: int = 2_000) -> LiveRun:
-    """A run of two datasets that ends after many minutes: `runs`/`name`, created and never started."""
+def make_browser_run(runs: Path, name: str, *, speed: float = 3.0, prompts: int = 2_000, rules: str | None = None) -> LiveRun:
+    """A run of two datasets that ends after many minutes: `runs`/`name`, created and never started.
+
+    `rules`: JSON that tells the simulator how long answers become and how many are bad; none: all are good.
+    """
     folder = runs.parent / f"of {name}"
     folder.mkdir()
     for dataset in DATASETS:
         write_prompts(folder / f"{dataset}.jsonl", prompts, marker=dataset)
+    lengths = ["--mean", "300"]
+    if rules is not None:
+        (folder / "rules.json").write_text(rules)
+        lengths = ["--lengths", str(folder / "rules.json")]
     config = {
         "name": name,
         "model": {"path": "simulated/model"},
         "engine": {
             "kind": "simulated",
-            "args": ["--reasoning-parser", "qwen3", "--load-s", "0.5", "--speed", str(speed), "--mean", "300"],
+            "args": ["--reasoning-parser", "qwen3", "--load-s", "0.5", "--speed", str(speed), *lengths],
             "stop_deadline_s": 5,
             "restart_backoff_s": 0.2,
         },

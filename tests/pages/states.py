@@ -15,7 +15,7 @@ from tests.finished_samples import add_open, sample, seal
 from tests.made_forecast import two_datasets, write_forecast
 from tests.made_run import beat, holding_lock, job_status, make_run, write_event, write_hold
 
-HELD_FOR = "Of the 16 samples that were started first 14 are no answers to learn from: 87.5 %, where 20 % is the limit."
+HELD_FOR = "Of the 16 samples that were started first, 14 are bad answers: 87.5 %, where 20 % is the limit."
 
 
 def _with(status: JobStatus, state: DatasetState, reason: str | None = None) -> JobStatus:

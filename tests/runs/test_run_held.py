@@ -26,7 +26,7 @@ def test_a_dataset_of_empty_answers_is_held_waits_through_a_crash_and_goes_on_wh
         run.wait_dataset("B2", lambda d: d.state is DatasetState.HELD and not d.in_flight)
         run.wait_dataset("B1", lambda d: d.state is DatasetState.DONE)
         held = run.dataset("B2")
-        told = re.match(r"Of the (\d+) samples that were started first (\d+) are no answers to learn from", held.reason or "")
+        told = re.match(r"Of the (\d+) samples that were started first, (\d+) are bad answers", held.reason or "")
         assert told is not None, held
         assert int(told[2]) <= int(told[1]) <= 40
         assert held.finished_samples <= 80  # what was in flight has finished, the rest was never asked for
