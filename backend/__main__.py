@@ -108,7 +108,9 @@ def build_parser() -> argparse.ArgumentParser:
     view.add_argument("--port", type=_port, default=8601, metavar="PORT", help="the first to try (default 8601)")
     view.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on (default 127.0.0.1)")
     demo = add("demo", "a run to look at, on simulated GPUs, and the dashboard on it", run=False)
-    demo.add_argument("--cpu", action="store_true", help="on the real SGLang instead (after `make engine-cpu`)")
+    which = demo.add_mutually_exclusive_group()
+    which.add_argument("--cpu", action="store_true", help="on the real SGLang instead (after `make engine-cpu`)")
+    which.add_argument("--held", action="store_true", help="one of whose datasets is of empty answers, and is held for it")
     demo.add_argument("--port", type=_port, default=8501, metavar="PORT", help="the first to try (default 8501)")
     demo.set_defaults(host="127.0.0.1")
     return parser

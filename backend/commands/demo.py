@@ -29,7 +29,8 @@ GPU_FOLDER: Final = "simulated_gpus"  # in the run: what the simulated replicas 
 
 def demo(options: argparse.Namespace) -> int:
     """Goes on with an unfinished demo, else makes a new one; then it is the dashboard, until it is interrupted."""
-    run = unfinished_demo("demo-cpu" if options.cpu else "demo", runs_folder())
+    kind = "demo-cpu" if options.cpu else "demo-held" if options.held else "demo"
+    run = unfinished_demo(kind, runs_folder())
     result = start(run, who())
     if result.outcome is StartOutcome.FAILED:
         complain(f"{run.name} could not be started. {result.reason}")

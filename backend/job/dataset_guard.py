@@ -77,6 +77,10 @@ class DatasetGuard:
             self.holds.append(Hold(found.kind, found.measured, found.limit, reason, row.finished_at, self._intents(), examples))
             self.unsaved = True
 
+    def cap_changed(self) -> None:
+        """Answers have another cap from now on: how many it ends and how long they are is judged anew."""
+        self._guard.begin_anew((GuardKind.TRUNCATED, GuardKind.SHORT, GuardKind.LONG))
+
     def go_on(self) -> str | None:
         """Somebody wants the dataset to go on. Says what that means where it was held, and None where it was not."""
         hold = self.hold

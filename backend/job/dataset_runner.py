@@ -154,6 +154,7 @@ class DatasetRunner:
         if max_new_tokens != self.sampling.max_new_tokens:
             self.sampling = self.sampling.model_copy(update={"max_new_tokens": max_new_tokens})
             self.admission.set_cap(max_new_tokens)
+            self.guard.cap_changed()
 
     def may_admit(self) -> bool:
         """Whether guard and limits allow one more request now."""

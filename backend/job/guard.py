@@ -63,6 +63,12 @@ class Guard:
         else:
             self._shares.pop(kind, None)
 
+    def begin_anew(self, kinds: Collection[GuardKind]) -> None:
+        """What was settled before no longer speaks for or against the dataset in these ways."""
+        for kind in kinds:
+            if kind in self._limits:
+                self.set_limit(kind, self._limits[kind])
+
     @property
     def judged(self) -> int:
         """How many samples were started."""

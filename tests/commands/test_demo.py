@@ -93,3 +93,11 @@ def test_the_demo_on_the_real_engine_says_how_to_install_it(tmp_path: Path, monk
     assert load(example).engine.kind is EngineKind.LOCAL
     with pytest.raises(ControlError, match="make engine-cpu"):
         demo.make_demo(example, RunDir(tmp_path / "runs/demo-cpu"))
+
+
+def test_the_demo_of_a_guard_has_a_dataset_of_empty_answers_and_guards_that_look(tmp_path: Path) -> None:
+    run = demo.unfinished_demo("demo-held", tmp_path)
+    config = load(run.config)
+    assert config.guards_for(config.dataset("B2")).enabled
+    lengths = Path(config.engine.args[config.engine.args.index("--lengths") + 1])
+    assert '"empty_share": 0.87' in lengths.read_text()

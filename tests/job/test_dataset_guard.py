@@ -125,6 +125,15 @@ def test_after_going_on_it_is_held_again_only_when_it_is_much_worse_or_for_somet
     assert guard.hold.kind is GuardKind.TRUNCATED
 
 
+def test_another_cap_makes_the_share_that_it_ended_a_new_question() -> None:
+    guard = new_guard(max_truncated_share=0.4)
+    make(guard, [row(i, finish_reason="length" if i % 5 < 2 else "stop") for i in range(1_000)])
+    guard.cap_changed()
+    make(guard, [row(i, finish_reason="length") for i in range(1_000, 1_012)])
+    assert guard.hold is not None
+    assert guard.hold.reason.startswith("Of the 8 samples")
+
+
 def wish(want: str, subject: str = "dataset:B2") -> Intent:
     return Intent(subject, IntentAction.STATE, {"want": want}, "test", 1.0, "t")
 
