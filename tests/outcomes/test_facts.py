@@ -188,8 +188,8 @@ def test_facts_of_long_texts_take_milliseconds(long: str, within_s: float) -> No
     text = " ".join(random_source.choices(STORY.split(), k=22_000)) * (1 if long == "32k tokens" else 50)
     ids = tuple(random_source.choices(range(150_000), k=32_000)) if long == "32k tokens" else None
     best_s = 9.0
-    for _ in range(8):  # the best of some: this machine may be busy
-        started = time.perf_counter()
+    for _ in range(8):  # CPU time, and the best of some: this machine may be busy
+        started = time.thread_time()
         facts(
             raw_text=text,
             reasoning=None,
@@ -199,5 +199,5 @@ def test_facts_of_long_texts_take_milliseconds(long: str, within_s: float) -> No
             completion_tokens=1,
             reasoning_tokens=None,
         )
-        best_s = min(best_s, time.perf_counter() - started)
+        best_s = min(best_s, time.thread_time() - started)
     assert best_s < within_s
