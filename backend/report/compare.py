@@ -16,6 +16,7 @@ from backend.costs.waiting import as_if_resumed, left_out
 from backend.forecast.calibrate import BUILT_IN
 from backend.heartbeat import read_heartbeat
 from backend.probes import read_probes
+from backend.records import JobStatus
 from backend.report.compare_inputs import observation_now, read_box, read_texts
 from backend.report.compare_options import OPENROUTER, WELL_KNOWN, Assumed, Known, Option, configured_options, listed_options
 from backend.report.status import read_status
@@ -77,17 +78,14 @@ def compare_view(run: RunDir, now: float, assumed: Assumed, model: str | None = 
     settings = config.load(run.config)
     view = read_status(run, now, settings=settings)
     basis = forecasts.read_basis(run)
-    observation, resumed = as_if_resumed(observation_now(view, settings, basis))
+    status = _said(run)
+    sent = {d.name: d.route for d in status.datasets if d.route != LOCAL} if status is not None else {}
+    observation, resumed = as_if_resumed(observation_now(view, settings, basis, sent))
     box, box_words = read_box(run, settings)
     texts, prompts_words = read_texts(run, view, settings)
     case = Case(observation, box, texts, basis.calibration if basis is not None else BUILT_IN)
     at = datetime.fromtimestamp(now, UTC)
     listed, sold = _listed(model or settings.model.path, assumed, at)
-    try:
-        heartbeat = read_heartbeat(run)
-    except RunDirError:
-        heartbeat = None  # the status says it
-    status = heartbeat.status if heartbeat is not None else None
     known = Known(read_probes(run), {api.name: api for api in status.apis} if status is not None else {})
     options = (*configured_options(settings, known, assumed, at), *_named_apart(listed))
     found = compare(case, [option.api for option in options])
@@ -106,8 +104,17 @@ def compare_view(run: RunDir, now: float, assumed: Assumed, model: str | None = 
         prompts_words=prompts_words,
         resumed=resumed,
         left_out=left_out(observation),
-        sent=tuple((d.name, d.route) for d in status.datasets if d.route != LOCAL) if status is not None else (),
+        sent=tuple(sent.items()),
     )
+
+
+def _said(run: RunDir) -> JobStatus | None:
+    """What the supervisor said last; None before that, and where it cannot be read, which the status tells."""
+    try:
+        heartbeat = read_heartbeat(run)
+    except RunDirError:
+        return None
+    return heartbeat.status if heartbeat is not None else None
 
 
 def plan_for(view: CompareView, name: str, deadline_s: float) -> Plan | None:

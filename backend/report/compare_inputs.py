@@ -27,23 +27,33 @@ from backend.run_dir import RunDir
 
 BYTES_PER_TOKEN: Final = 4.0  # of a prompt file, markup included; for prompts of which none was sent yet
 POWER_WINDOW_S: Final = 3600.0
+_ADMITTING: Final = frozenset({DatasetState.RUNNING, DatasetState.WAITING})
 _GOING: Final = frozenset({DatasetState.RUNNING, DatasetState.WAITING, DatasetState.DRAINING})
 
 
-def observation_now(view: RunView, settings: RunConfig, basis: Basis | None) -> Observation:
-    """The newest recorded observation with the states of now; without one, the run as it would begin."""
+def observation_now(view: RunView, settings: RunConfig, basis: Basis | None, sent: Mapping[str, str]) -> Observation:
+    """The newest recorded observation with the states of now; without one, the run as it would begin.
+
+    `sent`: dataset → route, of those that go to an API already. They are compared as if they came back now; once all have gone,
+    the speed that was observed last is none of the box's.
+    """
     if basis is None:
         return _as_it_would_begin(view, settings)
+    seen = basis.observation
     states = {d.name: d.state for d in view.datasets}
     works = view.supervisor.state in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING)
 
     def present(now: DatasetNow) -> DatasetNow:
         told = states.get(now.name)
+        if now.name in sent and told in _ADMITTING:
+            return replace(now, state=DatasetState.WAITING, in_flight=LengthCounts())  # what is in flight there is not here
         state = now.state if told is None or (told in _GOING and now.state in _GOING) else told
         # where nobody works, what was in flight is made again
         return replace(now, state=state, in_flight=now.in_flight if works else LengthCounts())
 
-    return replace(basis.observation, datasets=tuple(present(d) for d in basis.observation.datasets))
+    if sent and all(d.name in sent or states.get(d.name) not in _GOING for d in seen.datasets):
+        seen = replace(seen, history=SpeedHistory(10.0, np.zeros(0), np.zeros(0)))
+    return replace(seen, datasets=tuple(present(d) for d in seen.datasets))
 
 
 def read_box(run: RunDir, settings: RunConfig) -> tuple[Box, str]:

@@ -88,7 +88,7 @@ def assumption_lines(view: CompareView) -> list[tuple[str, str]]:
         lines.append(("As a batch, within a day", f"{', '.join(batch)}. Headway's switch sends single requests"))
     if view.sent:
         routes = ", ".join(f"{name} to {route.replace('both:', 'here and ')}" for name, route in view.sent)
-        lines.append(("Sent already", f"{routes}. On the box's side all is counted as if it stayed here"))
+        lines.append(("Sent already", f"{routes}. Compared as if it came back now"))
     if view.resumed:
         lines.append(("Paused", f"{names_words(view.resumed)}: counted as if resumed now"))
     if view.left_out:

@@ -25,7 +25,7 @@ from backend.report.compare_words import WAY_HEAD, compare_figures, compare_sent
 from backend.run_dir import RunDir
 from tests.forecast.made_observation import dataset, lengths, observation
 from tests.made_comparison import APIS, RENTED, SOLD, make_compared, write_power, write_probe
-from tests.made_forecast import status_of, two_datasets
+from tests.made_forecast import status_of, two_datasets, write_forecast
 from tests.made_run import CONFIG, beat, holding_lock, write_open_row
 
 
@@ -213,6 +213,25 @@ def test_limits_that_were_learnt_and_datasets_that_went_already_are_told(run: Ru
     view = look(run)
     assert row_of(view, "fast")["Limited by"] == "300k tokens a minute"
     assert dict(assumption_lines(view))["Sent already"].startswith("beta to here and fast.")
+
+
+def test_what_has_gone_is_compared_as_if_it_came_back(run: RunDir) -> None:
+    stays = dataset_rows(look(run), "fast")
+    seen = two_datasets()
+    gone = tuple(replace(d, state=DatasetState.DRAINING) if d.name == "beta" else d for d in seen.datasets)
+    write_forecast(run, replace(seen, datasets=gone), time.time())
+    status = status_of(seen)
+    beat(run, replace(status, datasets=(status.datasets[0], replace(status.datasets[1], route="fast"))), time.time())
+    assert dataset_rows(look(run), "fast") == stays
+
+
+def test_once_all_has_gone_the_boxs_speed_is_not_known(run: RunDir) -> None:
+    write_forecast(run, two_datasets(speed_curve=None), time.time())
+    status = status_of(two_datasets())
+    beat(run, replace(status, datasets=tuple(replace(d, route="fast") for d in status.datasets)), time.time())
+    view = look(run)
+    assert row_of(view, "This box")["Time"] == "–"
+    assert row_of(view, "fast")["Time"] != "–"
 
 
 def test_what_is_assumed_is_the_readers_to_change(run: RunDir) -> None:
