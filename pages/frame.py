@@ -17,6 +17,7 @@ PAGES = {
         ("forecast.py", "Forecast", "forecast"),
         ("compare.py", "Compare", "compare"),
         ("datasets.py", "Datasets", "datasets"),
+        ("data.py", "Data", "data"),
         ("engine.py", "Engine", "engine"),
         ("gpus.py", "GPUs", "gpus"),
         ("events.py", "Events", "events"),

@@ -10,12 +10,11 @@ from typing import Final
 
 from backend.heartbeat import has_table, reading
 from backend.records import Severity
-from backend.report.formatting import moment, plain
+from backend.report.formatting import csv_cell, moment
 from backend.report.views import EventView
 from backend.run_dir import RunDir
 
 CSV_ROWS: Final = 100_000  # the newest; a spreadsheet holds no more
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
 _COLUMNS: Final = "at, kind, subject, severity, message, who"
 _WHERE: Final = """WHERE (:severities = '' OR instr(:severities, ',' || severity || ','))
 AND (:subject = '' OR subject = :subject)
@@ -70,7 +69,7 @@ def events_csv(run: RunDir, wanted: EventFilter) -> bytes:
     writer.writerow(("time", "severity", "subject", "kind", "who", "message"))
     for event in read_events(run, wanted, limit=CSV_ROWS).events:
         cells = (moment(event.at), event.severity, event.subject, event.kind, event.who, event.message)
-        writer.writerow([_cell(text) for text in cells])
+        writer.writerow([csv_cell(text) for text in cells])
     return out.getvalue().encode("utf-8-sig")  # with a mark, so that spreadsheets read it as UTF-8
 
 
@@ -84,8 +83,3 @@ def _bounds(wanted: EventFilter) -> dict[str, str]:
     severities = ",".join(wanted.severities)
     text = wanted.text.strip().encode("utf-8", "replace").decode()
     return {"severities": f",{severities}," if severities else "", "subject": wanted.subject or "", "text": text}
-
-
-def _cell(text: str) -> str:
-    shown = plain(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -9,6 +9,7 @@ from typing import Final
 
 DASH: Final = "–"
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
 _SCALES: Final = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
@@ -80,6 +81,12 @@ def plain(text: str, *, keep: str = "\n") -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or unicodedata.category(c) not in _UNSEEN else _escaped(c) for c in text)
+
+
+def csv_cell(text: str) -> str:
+    """Anybody's text for a cell of a CSV file: control characters are escaped, and no spreadsheet takes it for a formula."""
+    shown = plain(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

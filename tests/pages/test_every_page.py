@@ -65,6 +65,15 @@ EXPECTED: dict[str, dict[str, str]] = {
         "finished": "Its token budget is reached.",
         "supervisor dead": "was running",
     },
+    "data.py": {
+        "created": "No sample is finished yet",
+        "starting": "No sample is finished yet",
+        "running": "Lengths by dataset",
+        "paused": "Outcomes over time",
+        "failed": "Do lengths drift?",
+        "finished": "Lengths by dataset",
+        "supervisor dead": "Lengths by dataset",
+    },
     "events.py": {
         "created": "Nothing has happened yet",
         "starting": "Nothing has happened yet",

@@ -103,6 +103,31 @@ def test_every_hostile_sample_can_be_read_as_text(run: RunDir) -> None:
     assert "\\u202e" in seen
 
 
+def test_every_hostile_sample_can_be_read_and_flagged_on_the_data_page(run: RunDir) -> None:
+    at = open_page("data.py", run=run.name, part="Samples")
+    seen = check(at)
+    while not at.button("data-sample-next").disabled:
+        at.button("data-sample-next").click().run()
+        seen += check(at)
+    assert TEXTS["markdown image"] in seen
+    assert "\\x1b[2J" in seen
+    at.text_area("flag_note").set_value(TEXTS["script"]).run()
+    at.button("flag-write").click().run()
+    assert "&lt;script&gt;" in check(at)
+
+
+def test_hostile_answers_to_questions_and_hostile_sql_stay_text(run: RunDir) -> None:
+    at = open_page("data.py", run=run.name, part="Questions")
+    for name in ("tokens_by_hour", "quantiles", "request_speed", "restarts_and_lost_work"):
+        at.selectbox("question").select(name).run()
+        check(at)
+    at = open_page("data.py", run=run.name, part="SQL")
+    for text in ("FROM '<img src=x onerror=EVIL>'", "SELECT EVIL![EVIL](x)", 'SELECT 1 AS "<script>EVIL"', "EVIL\x1b[2J\u202e"):
+        at.text_area("sql_text").set_value(text).run()
+        at.button("sql-run").click().run()
+        check(at)
+
+
 def test_hostile_events_can_be_filtered_and_stay_text(run: RunDir) -> None:
     at = open_page("events.py", run=run.name)
     assert MARK in check(at)

@@ -1,0 +1,34 @@
+"""Flags a sample with a note, or takes the flag away. It changes nothing of the run, so a second press does no harm."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from backend.control.flags import LONGEST_NOTE, flag_sample, unflag_sample
+from backend.records import Row
+from backend.report.flags import read_flag
+from backend.run_dir import RunDir
+from pages.clock import local
+from pages.pressing import attempt, who
+from pages.tables import said
+
+
+def flag_button(run: RunDir, row: Row) -> None:
+    """The flag that there is, and what can be done about it."""
+    flag = read_flag(run, row)
+    if flag is None:
+        with st.popover("Flag…", key="flag"):
+            note = st.text_area("Note", max_chars=LONGEST_NOTE, key="flag_note", placeholder="why, for whoever reads it")
+            st.button("Flag this sample", key="flag-write", type="primary", on_click=_flag, args=(run, row, note))
+        return
+    said(f"Flagged {local(flag.at)} by {flag.who}{': ' if flag.note else ''}{flag.note}")
+    st.button("Take the flag away", key="flag-remove", on_click=_unflag, args=(run, row))
+
+
+def _flag(run: RunDir, row: Row, note: str) -> None:
+    attempt(lambda: flag_sample(run, row.dataset, row.sample_id, row.turn, row.attempt, note=note.strip(), who=who()))
+    st.session_state["flag_note"] = ""
+
+
+def _unflag(run: RunDir, row: Row) -> None:
+    attempt(lambda: unflag_sample(run, row.dataset, row.sample_id, row.turn, row.attempt))
