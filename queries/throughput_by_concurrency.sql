@@ -1,7 +1,7 @@
 -- How many tokens a second are made with so many requests in flight? Each answer's tokens are spread evenly over its life.
 WITH lives AS (
   SELECT
-    started_at - min(started_at) OVER () AS began, finished_at - min(started_at) OVER () AS ended,
+    started_at - (SELECT min(started_at) FROM samples) AS began, finished_at - (SELECT min(started_at) FROM samples) AS ended,
     completion_tokens / (finished_at - started_at) AS speed
   FROM samples
   WHERE finished_at > started_at),

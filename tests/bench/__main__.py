@@ -13,6 +13,7 @@ from tests.bench import (
     against_sglang,
     budgets,
     dashboard,
+    data,
     export,
     forecast,
     full_slots,
@@ -33,6 +34,7 @@ BENCHES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "supervisor-cpu": supervisor_cpu.measure,
     "budgets": budgets.measure,
     "dashboard": dashboard.measure,
+    "data": data.measure,
     "forecast": forecast.measure,
     "export": export.measure,
 }
