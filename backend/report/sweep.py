@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from backend.config import EngineKind, RunConfig
 from backend.forecast.concurrency import ConcurrencyOption, KvRoom, Recommendation, recommend
 from backend.forecast.curve import knee
 from backend.forecasts import Basis, read_basis
+from backend.heartbeat import SupervisorState
 from backend.report.formatting import DASH, duration, number, plural
 from backend.report.series import read_newest
 from backend.report.views import RunView
@@ -49,7 +50,7 @@ def read_sweep(run: RunDir, view: RunView, settings: RunConfig, *, recommending:
 
     A recommendation takes some ten forecasts (0.2 s): what is looked at each second does without.
     """
-    sweeps, replicas = sweeps_of(run), replicas_of(settings)
+    sweeps, replicas = [_as_it_is(sweep, view) for sweep in sweeps_of(run)], replicas_of(settings)
     curve = newest_curve(sweeps, replicas)
     basis = read_basis(run) if curve is not None and recommending else None
     found = None
@@ -63,6 +64,14 @@ def read_sweep(run: RunDir, view: RunView, settings: RunConfig, *, recommending:
         concurrency=view.concurrency,
         replicas=replicas,
     )
+
+
+def _as_it_is(sweep: Sweep, view: RunView) -> Sweep:
+    """A sweep that its supervisor left running when it died is interrupted, before the next one says so."""
+    lives = view.supervisor.state in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING)
+    if lives or sweep.state is not SweepState.RUNNING:
+        return sweep
+    return replace(sweep, state=SweepState.INTERRUPTED, reason="its supervisor ended", progress=None)
 
 
 def recommended(basis: Basis, curve: Curve, kv: KvRoom | None) -> Recommendation | None:

@@ -34,7 +34,7 @@ from backend.run_dir import RunDir, open_state
 from backend.sweeps import Sweep, SweepLevel, SweepProgress, SweepState
 from tests.forecast.made_observation import dataset, observation, steady
 from tests.made_forecast import status_of, write_forecast
-from tests.made_run import beat, make_run
+from tests.made_run import beat, holding_lock, make_run
 
 STORY = {1: 62.0, 4: 207.0, 8: 370.0, 16: 385.0, 32: 393.0, 48: 409.0}
 
@@ -102,10 +102,22 @@ def test_the_knee_is_the_storys_and_the_recommendation_says_what_it_changes(run:
 def test_while_another_sweep_runs_what_follows_is_called_the_former_ones(run: RunDir, con: sqlite3.Connection) -> None:
     write(con, {1: 62.0, 8: 370.0, 16: 375.0}, SweepState.FINISHED)
     sweeps.begin(con, at=3.0, who="me", asked=[1], level_limit_s=60, replicas=1)
-    sentences = curve_sentences(told(run))
+    with holding_lock(run, time.time()):
+        view = told(run)
+    sentences = curve_sentences(view)
 
+    assert view.is_running
     assert sentences[0].startswith("Of the sweep before this one. Knee: 8 in flight")
     assert len(sentences) == 2
+
+
+def test_a_sweep_whose_supervisor_is_dead_does_not_run_any_more(run: RunDir, con: sqlite3.Connection) -> None:
+    sweeps.begin(con, at=3.0, who="me", asked=[1, 4], level_limit_s=60, replicas=1)
+    run.lock.touch()
+    view = told(run)
+
+    assert not view.is_running
+    assert sweep_sentence(view) == "The last sweep was interrupted: its supervisor ended. 0 of its 2 levels are measured."
 
 
 def test_a_curve_for_more_replicas_than_were_measured_names_its_assumption(run: RunDir, con: sqlite3.Connection) -> None:
