@@ -22,6 +22,7 @@ from backend.run_dir import RunDir
 from backend.runs import command_name
 
 PROBE_POLL_S: Final = 0.5
+TOLD_WITHIN_S: Final = 5.0  # by an event, which later ones may push out of sight
 ENDED: Final = (DatasetState.DONE, DatasetState.KILLED, DatasetState.FAILED)
 NOT_BEGUN: Final = (DatasetState.WAITING, None)
 
@@ -52,9 +53,9 @@ def probe(options: argparse.Namespace) -> int:
         return code
     say("Its answers are kept as samples. Waiting for them (Ctrl-C leaves it at work) …")
     while supervisor_state(run, time.time()) in (SupervisorState.ALIVE, SupervisorState.NOT_ANSWERING):
+        told = [e.message for e in read_status(run, time.time()).events if e.kind == "api.probed" and e.at >= began_at]
         found = read_probes(run).get(options.api)
-        if found is not None and found.at >= began_at:
-            told = [e.message for e in read_status(run, time.time()).events if e.kind == "api.probed" and e.at >= began_at]
+        if told or (found is not None and began_at <= found.at < time.time() - TOLD_WITHIN_S):
             say(plain(told[-1]) if told else f"{options.api} was probed: see the page Compare.")
             return 0
         time.sleep(PROBE_POLL_S)

@@ -15,6 +15,7 @@ from backend.job.answers import Answer, read_answer
 from backend.job.api_bill import ApiUsage, billed_usd, listed_usd
 from backend.job.api_billing import ApiBilling
 from backend.job.api_driver import ApiAddress, BrokenError, Exchange, OtherModelError, TooManyError, ask
+from backend.job.api_in_flight import Noted
 from backend.job.api_key import NoKeyError
 from backend.job.api_probe import ProbeAnswer
 from backend.job.api_route import ApiRoute, Ticket
@@ -58,7 +59,7 @@ class ApiCourier(Courier):
         request.endpoint = Endpoint(route.name, route.config.base_url, None, "", owned=False)
         try:
             address = ApiAddress(route.config, route.key())
-            self._journal(lambda: self.journal.add(ticket.rid, journal_word(route.name, ticket.worst_usd)))
+            self._note_in_journal(request, ticket, ticket.worst_usd)
             request.stage = Stage.SENT
             await ask(self.session, address, ticket.body, exchange, is_ours=route.is_ours, on_accepted=route.accepted)
         except asyncio.CancelledError:
@@ -86,6 +87,11 @@ class ApiCourier(Courier):
                 self._end_unsent(ticket)
             return await self._back_off(request, started_at, error)
         return await self._keep(request, ticket, exchange, started_at)
+
+    def _note_in_journal(self, request: Request, ticket: Ticket, usd: float | None) -> None:
+        """What the request may cost, for the case that this process is killed before its row is durable."""
+        noted = Noted(self.route.name, usd or 0.0, request.runner.name, request.prompt.attempt, request.prompt.sample_id)
+        self._journal(lambda: self.journal.add(ticket.rid, noted.word()))
 
     def _end_unsent(self, ticket: Ticket) -> None:
         """Nothing was done there and nothing is billed."""
@@ -134,6 +140,7 @@ class ApiCourier(Courier):
             size = len((reasoning + text).encode("utf-8", "surrogatepass"))
             at_most = billed_usd(ApiUsage(ticket.prompt_tokens_bound, size), route.prices)
         route.settle(ticket, cost or 0.0, at_most_usd=at_most)
+        self._note_in_journal(request, ticket, cost if at_most is None else at_most)
         first_s = None if exchange.first_at is None else exchange.first_at - exchange.sent_at
         completion = Completion(
             content=text,
@@ -170,20 +177,3 @@ def other_model_words(route: ApiRoute, answered: str) -> str:
         f"that is the same one, put the name into accept_models of [api.{route.name}], stop and start the run; else route the "
         "dataset to local"
     )
-
-
-def journal_word(api: str, worst_usd: float | None) -> str:
-    """What the journal says in place of a replica: which API, and what is set aside for the request."""
-    return f"api:{api}:{worst_usd or 0.0:.12f}"
-
-
-def read_journal_word(word: str) -> tuple[str, float] | None:
-    """API and USD of a line of the journal; None for a replica's."""
-    kind, _, rest = word.partition(":")
-    api, _, usd = rest.rpartition(":")
-    if kind != "api" or not api:
-        return None
-    try:
-        return api, float(usd)
-    except ValueError:
-        return None

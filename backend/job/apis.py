@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from backend.config import RunConfig
 from backend.job.api_billing import ApiBilling, unsure_fact
-from backend.job.api_courier import read_journal_word
+from backend.job.api_in_flight import read_noted
 from backend.job.api_key import read_key
 from backend.job.api_probe import ProbeOrder, figures, read_order, sentence, share_out
 from backend.job.api_route import ApiRoute
@@ -107,8 +107,13 @@ class Apis:
 
     async def _unsure(self, name: str) -> float:
         """What broke off in former lives, with what the last one had in flight when it was killed."""
-        words = {rid: read_journal_word(word) for rid, word in self._journal.requests().items()}
-        left = {rid: word[1] for rid, word in words.items() if word is not None and word[0] == name}
+        left: dict[str, float] = {}
+        for rid, word in self._journal.requests().items():
+            noted = read_noted(word)
+            if noted is None or noted.api != name:
+                continue
+            is_kept = self._ledger.next_attempt(noted.dataset, noted.sample_id) > noted.attempt
+            left[rid] = 0.0 if is_kept else noted.usd
         unsure = float(self._ledger.get_fact(unsure_fact(name)) or 0.0) + sum(left.values())
         if left:
             await self._ledger.set_fact(unsure_fact(name), repr(unsure))

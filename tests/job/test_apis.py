@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.job.api_in_flight import Noted
 from backend.records import ApiState, DatasetState, Intent, IntentAction
 from tests.job.api_job import ApiJob, api_job
 
@@ -287,7 +288,8 @@ async def test_what_was_in_flight_when_a_supervisor_was_killed_counts_against_th
     async with api_job(tmp_path, {"A": PROMPTS}, api={"spend_cap_usd": 1.0}) as job:
         await job.until(lambda: job.finished() == 40)
         spent = job.status.spent_usd
-        job.journal.add("r" * 32, "api:a:0.250000000000")
+        job.journal.add("r" * 32, Noted("a", 0.25, "A", 1, "not made yet: ü").word())
+        job.journal.add("t" * 32, Noted("a", 0.5, "A", 1, job.rows()[0].sample_id).word())  # its row is there, with its cost
         job.journal.add("s" * 32, "0")
     async with api_job(tmp_path, {"A": PROMPTS}, api={"spend_cap_usd": 1.0}) as job:
         view = job.status
@@ -317,7 +319,8 @@ async def test_a_probe_measures_within_its_cap_and_its_samples_are_kept(tmp_path
         assert probe.stream_tokens_per_s == pytest.approx(job.server.settings.curve.at(1) * 2, rel=0.4)
         assert probe.lengths_p_value is None  # the engine has made nothing to compare with
         assert job.status.probing is False
-        assert any(kind == "api.probed" and words.startswith("a was probed: 16 of 16") for kind, words in job.events)
+        await job.until(lambda: "api.probed" in dict(job.events))
+        assert dict(job.events)["api.probed"].startswith("a was probed: 16 of 16")
         assert job.runners["A"].state is DatasetState.WAITING
 
 
@@ -331,7 +334,8 @@ async def test_a_probe_ends_when_its_cap_leaves_no_room(tmp_path: Path) -> None:
         probe = read_probes(job.run)["a"]
         assert 2 <= probe.answered < 16
         assert float(job.server.bill.usd) <= 0.0015
-        assert any("its cap of $0.0015 leaves no room" in words for kind, words in job.events if kind == "api.probed")
+        await job.until(lambda: "api.probed" in dict(job.events))
+        assert "its cap of $0.0015 leaves no room" in dict(job.events)["api.probed"]
         check_bill(job)
 
 

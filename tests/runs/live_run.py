@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from backend.control.create import create
-from backend.control.intents import await_answer, want_dataset, want_redo, want_run, want_setting
+from backend.control.intents import await_answer, want_dataset, want_probe, want_redo, want_route, want_run, want_setting
 from backend.control.start import start
 from backend.heartbeat import lock_is_held, read_heartbeat, supervisor_pid
 from backend.job.process_tree import all_processes, read_environ
-from backend.records import DatasetStatus, Intent, JobStatus, Row
+from backend.records import ApiStatus, DatasetStatus, Intent, JobStatus, Row
 from backend.rows import row_from_record
 from backend.run_dir import RunDir, open_ledger, open_state
 
@@ -58,6 +58,15 @@ class LiveRun:
 
     def set(self, key: str, text: str) -> None:
         self._accepted(want_setting(self.run, key, text, "test"))
+
+    def route(self, dataset: str, to: str) -> None:
+        self._accepted(want_route(self.run, dataset, to, "test"))
+
+    def probe(self, api: str, prompts: int, cap_usd: float) -> None:
+        self._accepted(want_probe(self.run, api, prompts, cap_usd, "test"))
+
+    def api(self) -> ApiStatus:
+        return self.status().apis[0]
 
     def stop(self, *, now: bool = False) -> None:
         self._accepted(want_run(self.run, "stopped", "test", now=now))
@@ -194,6 +203,7 @@ def make_run(
     forecast: Mapping[str, Any] | None = None,
     guards: Mapping[str, Any] | None = None,
     args: Iterable[str] = (),
+    **sections: Any,
 ) -> LiveRun:
     """A created run on the simulator, quick unless told otherwise. Paths in `datasets` are relative to `folder`.
 
@@ -215,6 +225,7 @@ def make_run(
         "forecast": {**(forecast or {})},
         "guards": {"enabled": False} if guards is None else dict(guards),
         "datasets": datasets,
+        **sections,
     }
     path = folder / "run.toml"
     path.write_text(tomli_w.dumps(config))
