@@ -22,7 +22,7 @@ from backend.__main__ import build_parser, main
 from backend.commands import steering
 from backend.control import start as start_module
 from backend.heartbeat import lock_is_held, supervisor_pid
-from backend.records import ReplicaStatus, RunPhase
+from backend.records import ApiState, ApiStatus, ReplicaStatus, RunPhase
 from backend.report.views import DatasetView, EventView, RunView, SupervisorView, TotalsView
 from backend.run_dir import RunDir, open_ledger, open_state
 from tests.made_run import beat, holding_lock, job_status, make_run, write_config, write_event, write_open_row
@@ -343,6 +343,7 @@ def documented(heading: str) -> list[str]:
         ("### `totals`", TotalsView),
         ("### `datasets`", DatasetView),
         ("### `replicas`", ReplicaStatus),
+        ("### `apis`", ApiStatus),
         ("### `events`", EventView),
     ],
 )
@@ -354,7 +355,7 @@ def test_the_documented_example_has_the_real_shape(run: RunDir, capsys: Capture)
     example = json.loads(DOCS.split("```json\n", 1)[1].split("```", 1)[0])
     write_event(run, "The engine is ready.", at=1.0)
     open_ledger(run).close()
-    beat(run, job_status(), at=time.time())
+    beat(run, job_status(apis=(ApiStatus("a", ApiState.OPEN),)), at=time.time())
     real = json.loads(done(capsys, "status", "demo", "--json"))
     assert keys(example) == keys({**real, "datasets": real["datasets"][:1]})
 

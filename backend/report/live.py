@@ -18,6 +18,7 @@ from backend.config import ConfigError, RunConfig, load
 from backend.forecasts import Said
 from backend.heartbeat import SupervisorState, has_table, reading
 from backend.records import EngineState
+from backend.report.apis_text import spend_figure
 from backend.report.ending import Ending, ending
 from backend.report.figures import Figure, GpuFigures, Trends, figures, gpu_figures, honest_mean
 from backend.report.formatting import plural
@@ -223,6 +224,9 @@ def _settings(run: RunDir, known: _Known) -> RunConfig:
 
 
 def _told(view: RunView, *, seq: int = 0, trouble: str | None = None, **more: Any) -> Live:
+    spend = spend_figure(view)
+    if spend is not None and "figures" in more:
+        more["figures"] = [*more["figures"], spend]
     return Live(
         view=view,
         seq=seq,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
+from backend.report.apis_text import apis_text
 from backend.report.formatting import DASH, compact, duration, moment, number, plain, plural, share, table
 from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir
@@ -14,7 +15,7 @@ from backend.runs import command_name
 
 def status_text(view: RunView) -> str:
     """One sentence, then datasets, replicas, the supervisor, the last events and what could not be read."""
-    parts = [summary(view), supervisor_sentence(view), _datasets(view), _replicas(view), _events(view)]
+    parts = [summary(view), supervisor_sentence(view), _datasets(view), _replicas(view), apis_text(view), _events(view)]
     if view.unanswered_intents:
         parts.insert(2, f"{plural(view.unanswered_intents, 'wish', 'wishes')} not answered yet.")
     parts.extend(f"Note: {note}" for note in view.notes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.heartbeat import SupervisorState
-from backend.records import DatasetState, ReplicaStatus, RunPhase
+from backend.records import ApiStatus, DatasetState, ReplicaStatus, RunPhase
 
 SHAPE: Final = 1  # of the JSON; raised when a field goes or changes its meaning, not when one is added
 
@@ -35,6 +35,7 @@ class DatasetView:
     prompts: int | None  # until the supervisor has counted them: the lines of the files, bad ones included
     max_samples: int | None
     max_new_tokens: int | None  # of one completion, for requests to come
+    route: str  # where its next requests go: "local", an API's name, or "both:<name>"
     completion_tokens: int | None
     token_budget: int | None
     prompt_tokens: int | None
@@ -84,6 +85,7 @@ class RunView:
     totals: TotalsView
     datasets: tuple[DatasetView, ...]  # in the order in which they run
     replicas: tuple[ReplicaStatus, ...]  # as last said: only true while the supervisor is alive
+    apis: tuple[ApiStatus, ...]  # likewise; those of run.toml
     concurrency: int
     in_flight: int | None
     tokens_per_s: float | None

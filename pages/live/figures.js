@@ -15,7 +15,9 @@ export function mount(root, data) {
     if (!cells.has(figure.key)) {
       const cell = { value: element("span", "hw-value"), of: element("span", "hw-of"), note: element("p", "hw-note"), trend: trendLine() }
       const label = element("h3", "hw-label", figure.label)
-      grid.append(element("div", "hw-figure", label, element("p", "hw-figure-line", cell.value, " ", cell.of), cell.note, cell.trend))
+      const box = element("div", "hw-figure", label, element("p", "hw-figure-line", cell.value, " ", cell.of), cell.note, cell.trend)
+      box.dataset.key = figure.key
+      grid.append(box)
       cells.set(figure.key, cell)
     }
     return cells.get(figure.key)
