@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ def adopt_outputs(options: argparse.Namespace) -> int:
     from backend.job.adoption.adopt import AdoptOptions, adopt
     from backend.job.adoption.outputs import Fields
 
+    logging.getLogger("backend.job").addHandler(logging.NullHandler())  # what it warns of is in the refusal
     run = find_run(options.run, runs_folder())
     wanted = AdoptOptions(
         fields=Fields(options.id_field, options.prompt_field, options.answer_field),

@@ -173,9 +173,10 @@ class _Adoption:
             model=options.model,
         )
         if not options.dry_run:
-            futures = [ledger.append(row) for row in rows]
-            await ledger.flush()
-            await asyncio.gather(*futures)
+            stored = [ledger.append(row) for row in rows]
+            for ended in await asyncio.gather(ledger.flush(), *stored, return_exceptions=True):
+                if isinstance(ended, BaseException):
+                    raise ended
             sealed = await sealer.seal_due(time.time()) if self._is_full(ledger) else None
             if sealed and sealed.problem:
                 raise LedgerError(sealed.problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from backend.report.export.options import Format
 from backend.rows import row_from_record
 from backend.run_dir import RunDir
 from tests.job.adoption.other_scripts import batch_line, completion, write_lines
+from tests.job.ledger_use import files_no_longer_than
 from tests.made_run import CONFIG, holding_lock, make_run, write_config
 from tests.report.export.handed_over import export_to, read_rows
 
@@ -192,6 +194,23 @@ def test_a_dry_run_tells_and_changes_nothing(run: RunDir, outputs: Path) -> None
     account = take(run, outputs, dry_run=True)
     assert (fates(account), account.turns, account.samples_after) == ({"adopted": 3}, 3, 0)
     assert rows_of(run) == {}
+
+
+def test_a_disk_that_refuses_is_said_in_words_and_the_same_command_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = 1_500
+    run = make_own_run(tmp_path / "a", [{"id": f"q{n}", "prompt": f"ask {n}"} for n in range(count)])
+    path = write_lines(
+        tmp_path / "out.jsonl", *(batch_line(f"q{n}", random.Random(n).randbytes(500).hex()) for n in range(count))
+    )
+    with files_no_longer_than(1_500_000), pytest.raises(AdoptError, match=r"cannot be written.*the same command goes on"):
+        take(run, path, dataset="own")
+    assert "never retrieved" not in caplog.text
+    found = fates(take(run, path, dataset="own"))
+    assert sum(found.values()) == count
+    assert found["finished"] > 0
+    assert len(rows_of(run, "own")) == count
 
 
 def test_the_event_tells_where_the_samples_came_from(run: RunDir, outputs: Path) -> None:
