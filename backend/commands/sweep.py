@@ -29,8 +29,8 @@ from backend.report.sweep import (
     progress_sentence,
     read_sweep,
     sweep_sentence,
-    to_dict,
 )
+from backend.report.sweep_json import to_dict
 from backend.run_dir import RunDir
 from backend.runs import command_name, find_run, runs_folder
 from backend.sweeps import Sweep, SweepState, sweeps_of

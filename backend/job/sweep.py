@@ -1,7 +1,7 @@
-"""Carries sweeps of the concurrency out: says which can begin, looks each second, sets the slots, writes levels down.
+"""Carries sweeps of the concurrency out: one at a time, looks each second, sets the slots, writes levels down.
 
-What a look leads to is `sweep_plan.py`'s (pure); how sweeps are kept and become a curve `backend.sweeps`'s. The wish for a
-sweep is not remembered for the next life: that one says that it was interrupted.
+What a look leads to is `sweep_plan.py`'s (pure), what stands in the way `sweep_look.py`'s; how sweeps are kept and become a
+curve is `backend.sweeps`'s. The wish for a sweep is not remembered for the next life: that one says that it was interrupted.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from typing import Any, Final
 
 from backend import sweeps
 from backend.config import RunConfig
-from backend.config.sglang_flags import split_flags
 from backend.job.dataset_runner import DatasetRunner
-from backend.job.replica import Endpoint
 from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.slots import Slots
 from backend.job.state_store import StateStore
+from backend.job.sweep_look import look_at, obstacle, refuse_impossible
 from backend.job.sweep_order import ImportedSweep, read_imported, read_order
-from backend.job.sweep_plan import Look, ReplicaLook, SweepPlan
-from backend.job.wishes import RefusedError, Want, Wishes
+from backend.job.sweep_plan import Look, SweepPlan
+from backend.job.wishes import RefusedError, Wishes
 from backend.records import Event, Intent, IntentAction, Severity
 from backend.sweeps import Curve, SweepLevel, SweepProgress, SweepState
-from backend.telemetry import EngineSample
 
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 1.0
-MAX_RUNNING: Final = "--max-running-requests"
 
 
 class Sweeper:
@@ -72,24 +69,8 @@ class Sweeper:
             return
         if self._is_busy:
             raise RefusedError("A sweep is running already. Wait for its end, or cancel it first.")
-        if self._wishes().run is not Want.RUNNING or not self._slots.admitting:
-            raise RefusedError("The run admits no requests now: it stops, or its disk is full.")
-        ready = self._ready()
-        if not ready:
-            raise RefusedError("No replica of the engine is ready: a sweep measures a server at work.")
-        mute = [k.name for k in ready if k.sample is not None and k.sample.answered and k.sample.generated_tokens is None]
-        if mute:
-            raise RefusedError(
-                f"Replica {mute[0]} does not tell how many tokens it makes: a sweep needs that. Start it with --enable-metrics."
-            )
-        if (problem := self._no_prompts()) is not None:
-            raise RefusedError(f"A sweep sends the run's own prompts, and {problem}.")
-        highest, most = max(read_order(intent.value).levels), self._most_running(ready)
-        if most is not None and highest > most:
-            raise RefusedError(
-                f"The level {highest} is more than the engine runs at once ({most:,.0f} on all ready replicas, see "
-                f"{MAX_RUNNING}): the others would wait in its queue. Leave out levels above {most:,.0f}."
-            )
+        levels = read_order(intent.value).levels
+        refuse_impossible(self._config, levels, self._wishes(), slots=self._slots, runners=self._runners, ready=self._ready())
 
     def accepted(self, intent: Intent) -> None:
         """A wish was accepted and remembered: one for a sweep is carried out by `run`."""
@@ -238,34 +219,10 @@ class Sweeper:
         return Look(
             at_s=clock,
             in_flight=self._slots.in_flight(),
-            replicas=tuple(_look_at(keeper, keeper.endpoint, clock - now) for keeper in self._keepers if keeper.endpoint),
-            obstacle=self._obstacle(),
+            replicas=tuple(look_at(keeper, keeper.endpoint, clock - now) for keeper in self._keepers if keeper.endpoint),
+            obstacle=obstacle(self._wishes(), self._slots, self._runners),
             first_tokens=[(started_at + clock - now, seconds) for started_at, seconds in self._slots.tally.first_tokens],
         )
-
-    def _obstacle(self) -> str | None:
-        wishes = self._wishes()
-        if wishes.run is not Want.RUNNING:
-            return "the run was asked to stop"
-        if wishes.engine is not Want.RUNNING:
-            return "the engine was asked to stop"
-        if not self._slots.admitting:
-            return "nothing is admitted: the disk is full, or the run ends"
-        return self._no_prompts()
-
-    def _no_prompts(self) -> str | None:
-        ours = [runner for runner in self._runners.values() if self._slots.may_take(runner)]
-        runs = any(r.open and r.fault is None and not (r.exhausted and not r.in_flight) for r in ours)
-        return None if runs else "no dataset runs here (they are paused, killed, held, finished, or sent to an API)"
-
-    def _most_running(self, ready: Sequence[ReplicaKeeper]) -> float | None:
-        """Requests that the ready replicas run at once; None where nobody says."""
-        told = [keeper.sample.max_running_requests if keeper.sample else None for keeper in ready]
-        known = [most for most in told if most is not None]
-        if len(known) == len(ready):
-            return sum(known)
-        values = dict(split_flags(self._config.engine.args)).get(MAX_RUNNING, [])
-        return int(values[-1]) * len(ready) if values and values[-1].isdigit() else None
 
     # -- writing -----------------------------------------------------------------------------------------------------------
 
@@ -300,21 +257,3 @@ class Sweeper:
 
     def _tell(self, state: SweepState, words: str, severity: Severity = Severity.INFO) -> None:
         self._emit(Event(time.time(), f"sweep.{state}", "run", words, severity))
-
-
-def _look_at(keeper: ReplicaKeeper, endpoint: Endpoint, to_clock_s: float) -> ReplicaLook:
-    """`to_clock_s`: from epoch seconds to those of the sweep's clock."""
-    sample = keeper.sample or EngineSample(key=keeper.name, at=float("-inf"))
-    return ReplicaLook(
-        name=keeper.name,
-        life=endpoint.launch,
-        # an engine publishes its counter every few steps, and says how long ago that was
-        counted_at_s=sample.at - (sample.heartbeat_age_s or 0.0) + to_clock_s,
-        tokens=sample.generated_tokens,
-        held=sample.heartbeat_age_s is None,
-        running=sample.running,
-        queued=sample.queued,
-        token_usage=sample.token_usage,
-        kv_capacity_tokens=sample.kv_capacity_tokens,
-        first_token_s=sample.first_token_s,
-    )

@@ -26,10 +26,10 @@ from backend.report.sweep import (
     read_sweep,
     short_rows,
     sweep_sentence,
-    to_dict,
     what_it_changes,
 )
 from backend.report.sweep_chart import sweep_figure
+from backend.report.sweep_json import to_dict
 from backend.run_dir import RunDir, open_state
 from backend.sweeps import Sweep, SweepLevel, SweepProgress, SweepState
 from tests.forecast.made_observation import dataset, observation, steady
