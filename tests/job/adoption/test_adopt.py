@@ -199,17 +199,17 @@ def test_a_dry_run_tells_and_changes_nothing(run: RunDir, outputs: Path) -> None
 def test_a_disk_that_refuses_is_said_in_words_and_the_same_command_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    count = 1_500
+    count = 2_000
     run = make_own_run(tmp_path / "a", [{"id": f"q{n}", "prompt": f"ask {n}"} for n in range(count)])
     path = write_lines(
         tmp_path / "out.jsonl", *(batch_line(f"q{n}", random.Random(n).randbytes(500).hex()) for n in range(count))
     )
-    with files_no_longer_than(1_500_000), pytest.raises(AdoptError, match=r"cannot be written.*the same command goes on"):
+    with files_no_longer_than(700_000), pytest.raises(AdoptError, match=r"cannot be written.*the same command goes on"):
         take(run, path, dataset="own")
     assert "never retrieved" not in caplog.text
     found = fates(take(run, path, dataset="own"))
     assert sum(found.values()) == count
-    assert found["finished"] > 0
+    assert 0 < found["finished"] < count
     assert len(rows_of(run, "own")) == count
 
 
