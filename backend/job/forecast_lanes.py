@@ -49,7 +49,8 @@ def made_by(runners: Iterable[DatasetRunner], clock: float) -> float:
 
 
 def engines_part(order: Sequence[str], seen: Mapping[str, Observation]) -> Observation:
-    """What a "what if" starts from: the engine's lane, and of what has gone to an API only what is in flight."""
+    """What a "what if" starts from: the engine's lane, which is in `seen` in any case, and of what has gone to an API only what
+    is in flight."""
     if list(seen) == [LOCAL]:
         return seen[LOCAL]
     place = {name: i for i, name in enumerate(order)}
@@ -59,9 +60,8 @@ def engines_part(order: Sequence[str], seen: Mapping[str, Observation]) -> Obser
         if lane != LOCAL
         for dataset in observation.datasets
     ]
-    base = seen.get(LOCAL) or replace(next(iter(seen.values())), datasets=(), speed_curve=None)
-    datasets = sorted((*base.datasets, *gone), key=lambda dataset: place[dataset.name])
-    return replace(base, datasets=tuple(datasets))
+    datasets = sorted((*seen[LOCAL].datasets, *gone), key=lambda dataset: place[dataset.name])
+    return replace(seen[LOCAL], datasets=tuple(datasets))
 
 
 def even_curve(history: SpeedHistory, requests: int) -> Points | None:

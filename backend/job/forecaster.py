@@ -105,8 +105,9 @@ class Forecaster:
             self._begin(self._say(wishes.order, self.observe(wishes), reason, active=active))
 
     def observe(self, wishes: Wishes) -> dict[str, Observation]:
-        """All that a forecast depends on, as it is now, for each lane that has a dataset."""
-        return {lane: self._observe_lane(wishes, lane, names) for lane, names in lanes_of(wishes).items()}
+        """All that a forecast depends on, as it is now, for each lane that has a dataset, and for the engine's in any case."""
+        lanes = {LOCAL: [], **lanes_of(wishes)}
+        return {lane: self._observe_lane(wishes, lane, names) for lane, names in lanes.items()}
 
     def _observe_lane(self, wishes: Wishes, lane: str, names: Sequence[str]) -> Observation:
         runners, clock = self._slots.runners, time.monotonic()
@@ -193,11 +194,12 @@ class Forecaster:
 
 def _reckon(order: Sequence[str], seen: Mapping[str, Observation], own: Sequence[Score]) -> tuple[Forecast, Forecast]:
     """On a thread: the forecast as it is said, and by the built-in calibration alone."""
-    base = side_by_side(order, {lane: forecast(observation) for lane, observation in seen.items()})
+    at_work = {lane: observation for lane, observation in seen.items() if observation.datasets}
+    base = side_by_side(order, {lane: forecast(observation) for lane, observation in at_work.items()})
     calibration = recalibrate(own)
     if calibration is BUILT_IN:
         return base, base
-    return side_by_side(order, {lane: forecast(observation, calibration) for lane, observation in seen.items()}), base
+    return side_by_side(order, {lane: forecast(observation, calibration) for lane, observation in at_work.items()}), base
 
 
 def _cancels(wishes: Wishes, names: Sequence[str]) -> bool:

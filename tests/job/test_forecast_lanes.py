@@ -89,7 +89,8 @@ def test_a_what_if_starts_from_the_engines_lane_and_what_has_gone_only_finishes(
     ]
     assert basis.concurrency == local.concurrency
     assert engines_part(["A", "C"], {"local": local}) is local
-    gone = engines_part(["B"], {"far": far})
+    gone = engines_part(["B"], {"local": replace(local, datasets=()), "far": far})
+    assert gone.history is local.history
     assert forecast(gone).remaining == Range(0.0, 0.0, 0.0)
 
 
