@@ -197,9 +197,10 @@ def test_a_dry_run_tells_and_changes_nothing(run: RunDir, outputs: Path) -> None
 
 
 def test_a_disk_that_refuses_is_said_in_words_and_the_same_command_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = 2_000
+    monkeypatch.setattr("backend.job.adoption.adopt.BATCH_TURNS", 50)
+    count = 400
     run = make_own_run(tmp_path / "a", [{"id": f"q{n}", "prompt": f"ask {n}"} for n in range(count)])
     path = write_lines(
         tmp_path / "out.jsonl", *(batch_line(f"q{n}", random.Random(n).randbytes(500).hex()) for n in range(count))
