@@ -12,6 +12,7 @@ from backend.report.compare_chart import compare_chart
 from backend.report.compare_options import Assumed, models_to_compare
 from backend.report.compare_words import WAY_HEAD, compare_figures, compare_sentence, way_rows
 from backend.run_dir import RunDir, RunDirError
+from pages.api_buttons import draw_switch
 from pages.charts import dark, draw
 from pages.compare_parts import draw_notes, draw_one_api, draw_setup
 from pages.headline import headline
@@ -44,6 +45,7 @@ def compare(run: RunDir) -> None:
         return
     draw_ways(view)
     draw_one_api(run, view)
+    draw_switch(run)
     draw_notes(view)
     draw_setup(view)
 
