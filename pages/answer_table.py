@@ -5,11 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from backend.report.answers import ROWS_SHOWN, AnswerTable, to_csv, to_parquet
-from backend.report.formatting import plural
+from backend.report.formatting import DASH, plural
 from backend.report.long_question import RESULT_ROWS
 
-_TALLEST_PX = 420
-_ROW_PX = 35
+_SHORT = 12  # rows that are shown without a scroll bar of their own
 
 
 def draw_answer(answer: AnswerTable, *, name: str, key: str) -> None:
@@ -20,9 +19,13 @@ def draw_answer(answer: AnswerTable, *, name: str, key: str) -> None:
         st.text("No row.")
         return
     columns = {field: _column(field) for field in table.column_names}
-    height = min(_TALLEST_PX, (table.num_rows + 1) * _ROW_PX + 3)
     st.dataframe(
-        table, column_config={name: c for name, c in columns.items() if c is not None}, hide_index=True, height=height, key=key
+        table,
+        column_config={name: column for name, column in columns.items() if column is not None},
+        height="content" if table.num_rows <= _SHORT else "auto",
+        hide_index=True,
+        placeholder=DASH,
+        key=key,
     )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.text(_how_many(rows, answer.cut))

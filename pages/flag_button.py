@@ -14,15 +14,20 @@ from pages.tables import said
 
 
 def flag_button(run: RunDir, row: Row) -> None:
-    """The flag that there is, and what can be done about it."""
-    flag = read_flag(run, row)
-    if flag is None:
+    """Flag…, or what takes the flag away."""
+    if read_flag(run, row) is None:
         with st.popover("Flag…", key="flag"):
             note = st.text_area("Note", max_chars=LONGEST_NOTE, key="flag_note", placeholder="why, for whoever reads it")
             st.button("Flag this sample", key="flag-write", type="primary", on_click=_flag, args=(run, row, note))
-        return
-    said(f"Flagged {local(flag.at)} by {flag.who}{': ' if flag.note else ''}{flag.note}")
-    st.button("Take the flag away", key="flag-remove", on_click=_unflag, args=(run, row))
+    else:
+        st.button("Take the flag away", key="flag-remove", on_click=_unflag, args=(run, row))
+
+
+def draw_flag(run: RunDir, row: Row) -> None:
+    """Who flagged the sample, when and why; nothing where nobody did."""
+    flag = read_flag(run, row)
+    if flag is not None:
+        said(f"Flagged {local(flag.at)} by {flag.who}{': ' if flag.note else ''}{flag.note}")
 
 
 def _flag(run: RunDir, row: Row, note: str) -> None:

@@ -3,13 +3,13 @@ WITH requests AS (
   SELECT
     dataset, source, count(*) AS requests,
     quantile_cont(finished_at - started_at, [0.1, 0.5, 0.9, 0.99]) AS took,
-    quantile_cont(first_token_at - started_at, 0.5) AS first_token_p50_s,
+    avg(first_token_at - started_at) AS mean_first_token_s,
     quantile_cont(completion_tokens / nullif(finished_at - started_at, 0), [0.1, 0.5, 0.9]) AS speed
   FROM samples
   WHERE finish_reason <> 'rejected' AND ($dataset IS NULL OR dataset = $dataset)
   GROUP BY dataset, source)
 SELECT
   dataset, source, requests, took[1] AS took_p10_s, took[2] AS took_p50_s, took[3] AS took_p90_s, took[4] AS took_p99_s,
-  first_token_p50_s, speed[1] AS p10_tokens_per_s, speed[2] AS p50_tokens_per_s, speed[3] AS p90_tokens_per_s
+  mean_first_token_s, speed[1] AS p10_tokens_per_s, speed[2] AS p50_tokens_per_s, speed[3] AS p90_tokens_per_s
 FROM requests
 ORDER BY dataset, source

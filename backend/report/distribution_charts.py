@@ -11,12 +11,14 @@ import plotly.graph_objects as go
 from backend.records import Outcome
 from backend.report.chart_lines import local_time
 from backend.report.chart_theme import Palette, faded
-from backend.report.charts import Level, Line, label, palette, template, time_series
+from backend.report.charts import TITLE_PX, Level, Line, label, palette, template, time_series
 from backend.report.dataset_charts import STEP_WORDS, length_place, length_ticks
 from backend.report.distributions import LengthsOf, Spans
 from backend.report.formatting import number, plural
 
-HEIGHT_PX: Final = 300
+HEIGHT_PX: Final = 320
+LEGEND_PX: Final = 40  # two lines on a narrow screen
+ABOVE: Final = {"x": 0, "y": 1.01, "yanchor": "bottom"}  # below the plot it would lie on the axis' words
 NAMED: Final = 12  # more datasets than these are not told apart by colour: those with the most answers are drawn
 
 
@@ -63,7 +65,8 @@ def lengths_chart(
         "height": height_px,
         "showlegend": len(drawn) > 1,
         "hovermode": "closest",
-        "margin": {"l": 8, "r": 12, "t": 58, "b": 8},
+        "legend": ABOVE,
+        "margin": {"l": 8, "r": 12, "t": TITLE_PX + LEGEND_PX, "b": 8},
         "xaxis": {"title": {"text": "tokens"}, "range": [first, last + 0.5], **length_ticks(first, last)},
         "yaxis": {"nticks": 5, "tickformat": ".0%", "rangemode": "tozero"},
         "shapes": shapes,
@@ -98,7 +101,8 @@ def outcomes_chart(spans: Spans, *, scope: str, zone: tzinfo = UTC, dark: bool =
         "barmode": "stack",
         "bargap": 0,
         "showlegend": True,
-        "margin": {"l": 8, "r": 12, "t": 58, "b": 8},
+        "legend": ABOVE,
+        "margin": {"l": 8, "r": 12, "t": TITLE_PX + LEGEND_PX, "b": 8},
         "xaxis": {"type": "date", "nticks": 6},
         "yaxis": {"range": [0, 1], "nticks": 5, "tickformat": ".0%"},
     }

@@ -136,6 +136,7 @@ def _commit_times(run: RunDir, first: int, count: int) -> list[float]:
     statement = f"INSERT INTO stored_rows ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
     took = []
     with closing(open_ledger(run)) as con:
+        con.execute("PRAGMA busy_timeout = 0")  # who would have to wait for somebody else's lock fails
         for i in range(count):
             records = [record_from_row(sample(first + 10 * i + k)) for k in range(10)]
             began = time.perf_counter()

@@ -15,6 +15,8 @@ import pytest
 from backend.report import database
 from backend.report.connection import connect
 from backend.report.database import run_query, skipped_shards
+from backend.report.texts import open_with_texts
+from backend.rows import COLUMNS, record_from_row
 from backend.run_dir import RunDir, RunDirError, open_ledger
 from tests.finished_samples import add_open, replace_row, sample, seal
 from tests.made_run import make_run
@@ -228,6 +230,36 @@ def test_many_threads_may_ask_while_samples_come(run: RunDir) -> None:
         thread.join(20)
     assert count(run) == 50
     assert all(counts == sorted(counts) for counts in seen)  # never fewer, never twice
+
+
+def test_no_commit_waits_for_a_question(run: RunDir) -> None:
+    """The writer here does not wait for a lock at all: it would fail where a reader held one."""
+    for number in range(1, 4):
+        add_open(run, [sample(10 * number + i) for i in range(10)])
+        seal(run, "alpha", number)
+    stop, asked = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            database.Database(run).refresh()
+            open_with_texts(run, memory_limit="300MB")
+            asked.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        assert asked.wait(60)
+        statement = f"INSERT INTO stored_rows ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+        with closing(open_ledger(run)) as con:
+            con.execute("PRAGMA busy_timeout = 0")
+            for i in range(200):
+                con.execute("BEGIN IMMEDIATE")
+                con.execute(statement, record_from_row(sample(1000 + i)))
+                con.execute("COMMIT")
+    finally:
+        stop.set()
+        thread.join(60)
+    assert count(run) == 230
 
 
 def test_only_the_runs_asked_last_stay_in_memory(tmp_path: Path) -> None:
