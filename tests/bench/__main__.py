@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.bench import (
     against_sglang,
+    api,
     budgets,
     dashboard,
     data,
@@ -33,6 +34,7 @@ BENCHES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "resumption": resumption.measure,
     "supervisor-cpu": supervisor_cpu.measure,
     "budgets": budgets.measure,
+    "api": api.measure,
     "dashboard": dashboard.measure,
     "data": data.measure,
     "forecast": forecast.measure,
