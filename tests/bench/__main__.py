@@ -18,6 +18,7 @@ from tests.bench import (
     export,
     forecast,
     full_slots,
+    judging,
     many_in_flight,
     resumption,
     supervisor_cpu,
@@ -38,6 +39,7 @@ BENCHES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "dashboard": dashboard.measure,
     "data": data.measure,
     "forecast": forecast.measure,
+    "judging": judging.measure,
     "export": export.measure,
 }
 
