@@ -26,7 +26,7 @@ def _confirm_changes(run: RunDir, changes: Changes, replicas: int) -> None:
     wanted = wishes(changes)
     if wanted:
         st.text("This will be so from now on:\n" + "\n".join(f"• {wish.words}" for wish in wanted))
-        st.text("What is finished or in flight stays. Each of it can be changed again, here or with `python -m backend set`.")
+        st.text("What is finished or in flight stays. Each of it can be changed again, here or on the command line.")
     if (words := not_live(changes, replicas)) is not None:
         st.text(words)
     if not wanted:

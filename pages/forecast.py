@@ -9,7 +9,8 @@ import streamlit as st
 
 from backend import forecasts
 from backend.config import ConfigError
-from backend.report.ending import end_words, ending
+from backend.forecasts import Said
+from backend.report.ending import Ending, end_words, ending
 from backend.report.forecast import ForecastView, forecast_view
 from backend.report.live import LiveError
 from backend.run_dir import RunDir, RunDirError
@@ -28,6 +29,7 @@ from pages.what_if import what_if
 
 HEAD_S, CHARTS_S = 5, 60
 SUGGESTED_H = 24  # from now, where nobody has set a deadline yet
+_DRAWN = "forecast-drawn"
 
 
 @st.fragment(run_every=HEAD_S)
@@ -35,10 +37,13 @@ def head(run: RunDir) -> None:
     """The answer, and what became of what was pressed."""
     try:
         view = LIVE.fresh_view(run)
-        end = ending(view, forecasts.read_newest(run))
+        said = forecasts.read_newest(run)
+        end = ending(view, said)
     except (LiveError, RunDirError) as error:
         cannot("The forecast cannot be read", error)
         return
+    if st.session_state.get(_DRAWN) not in (None, _kind(run, said, end)):
+        st.rerun()  # what stands below was drawn of another plan, or before anything could be said
     words, behind = end_words(end, time.time(), zone())
     answer(words, f"{behind}.")
     tell_answers(run)
@@ -53,6 +58,7 @@ def body(run: RunDir) -> None:
     except (ConfigError, RunDirError) as error:
         cannot("What the forecast rests on cannot be read", error)
         return
+    st.session_state[_DRAWN] = _kind(run, view.said, view.ending)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         draw_as_of(view)
         with st.container(horizontal=True, width="content"):
@@ -62,6 +68,11 @@ def body(run: RunDir) -> None:
     draw_charts(view)
     draw_assumptions(view.assumptions)
     what_if(run, view.ending, now)
+
+
+def _kind(run: RunDir, said: Said | None, end: Ending) -> tuple[str, str, int]:
+    """What has to be equal, so that the answer and what stands below it speak of the same."""
+    return run.name, end.kind, said.plan if said is not None else -1
 
 
 def draw_deadline(run: RunDir, view: ForecastView) -> None:
@@ -90,6 +101,7 @@ run = picked_run()
 if run is None:
     no_run()
 else:
+    st.session_state.pop(_DRAWN, None)  # all of it is drawn anew
     with st.container(key="hw-forecast-head", horizontal=True, horizontal_alignment="distribute"):
         with st.container(width="stretch"):
             head(run)

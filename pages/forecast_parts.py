@@ -45,9 +45,7 @@ def draw_sensitivity(table: SensitivityTable) -> None:
     """Mean by speed to duration; the cell that is reckoned with is marked."""
     parts = [f"{compact(table.samples)} samples" if table.samples else "", f"{compact(table.budget_tokens)} tokens of budgets"]
     left = " and ".join(part for part in parts if part and not part.startswith("0 "))
-    heading(
-        "If answers are longer, or the server slower", f"{left} left, over the speed; no outages, no running out at the end"
-    )
+    heading("If answers are longer, or the server slower", f"{left} left, over the speed; without outages and the last drain")
     columns = [Column("Mean completion"), *(Column(f"{number(s)} tok/s", right=True) for s in table.speeds_tokens_per_s)]
     rows = []
     for i, mean in enumerate(table.means_tokens):

@@ -20,7 +20,6 @@ from backend.report.options import Option, ranked
 from backend.run_dir import RunDir, RunDirError
 from pages.apply import apply_button
 from pages.clock import zone
-from pages.tables import caption
 
 HEAD = ("Option", "Done", "Sooner by", "Price in data")
 
@@ -83,7 +82,7 @@ def draw_options(run: RunDir, options: tuple[Option, ...], end: Ending, settings
                         apply_button(run, option.name, option.changes, settings.engine.replicas, place=f"option-{i}")
     if not any(option.changes is None for option in options):
         with st.container(key="hw-elsewhere", horizontal=True, vertical_alignment="center", gap="xsmall"):
-            caption("The rest could be sent to an API as well:")
+            st.html('<div class="hw-fact-name">The rest could be sent to an API as well:</div>', width="content")
             st.page_link("compare.py", label="see Compare", query_params={"run": run.name})
 
 

@@ -83,7 +83,8 @@ def _length_source(one: DatasetForecast, finished: float, others_begun: bool) ->
 
 
 def _outages(assumed: Assumptions) -> Assumption:
-    value = f"{_count(assumed.outages_to_come)} of {length_words(assumed.outage_mean_s)} to come"
+    few = assumed.outages_to_come < 0.05
+    value = f"{'hardly any' if few else _count(assumed.outages_to_come)} of {length_words(assumed.outage_mean_s)} to come"
     source = f"{PRIOR}, and {plural(assumed.outages_seen, 'outage')} seen"
     if assumed.down:
         source += "; the server makes nothing now"

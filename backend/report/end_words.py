@@ -90,6 +90,8 @@ def length_words(seconds: float) -> str:
         return f"-{length_words(-seconds)}"
     if seconds < 90:
         return f"{seconds:.0f} s"
+    if seconds < 10 * MINUTE_S:
+        return f"{seconds / MINUTE_S:.1f} min"
     if seconds < 90 * MINUTE_S:
         return f"{seconds / MINUTE_S:.0f} min"
     if seconds < 2 * DAY_S:

@@ -23,6 +23,7 @@ from backend.report.formatting import compact, plural
 BAND: Final = 0.16  # how much of what lies under it a range covers
 ROW_PX: Final = 40
 HISTORY_PX: Final = 280
+SECONDS_TOLD_S: Final = 400  # on a shorter axis minutes alone would repeat
 
 
 def fan_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -> go.Figure | None:
@@ -141,7 +142,7 @@ def datasets_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -
             "text": "Datasets in time",
             "subtitle": {"text": "Solid: so far. Pale: the 80 % range of its end, the tick is the likely one. Dotted: now"},
         },
-        "height": TITLE_PX + 40 + ROW_PX * len(rows),
+        "height": TITLE_PX + 56 + ROW_PX * len(rows),
         "margin": {"l": 6, "r": 8, "t": TITLE_PX + 4, "b": 8},
         "hovermode": "closest",
         "xaxis": {
@@ -196,7 +197,9 @@ def _when(row: DatasetEnd, now: float, zone: tzinfo) -> str:
 
 def _ticks(span_s: float) -> dict[str, Any]:
     """Few and short, so that they stand beside each other on a narrow screen; days without hours where there are many."""
-    return {"nticks": 5, "tickformat": "%-d %b" if span_s > 5 * DAY_S else "%H:%M\n%a %-d %b"}
+    if span_s > 5 * DAY_S:
+        return {"nticks": 5, "tickformat": "%-d %b"}
+    return {"nticks": 5, "tickformat": "%H:%M:%S" if span_s < SECONDS_TOLD_S else "%H:%M\n%a %-d %b"}
 
 
 def _ends(end: Span | None) -> Sequence[float | None]:

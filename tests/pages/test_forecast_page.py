@@ -170,3 +170,12 @@ def _remaining() -> Range:
     found = forecast(SEEN).remaining
     assert found is not None
     return found
+
+
+def test_what_stands_below_the_answer_is_drawn_anew_when_another_plan_is_forecast(run: RunDir) -> None:
+    at = open_it(run)
+    former = at.session_state["forecast-drawn"]
+    write_forecast(run, SEEN, time.time(), plan=1)
+    at.run()
+    assert not at.exception
+    assert at.session_state["forecast-drawn"] != former

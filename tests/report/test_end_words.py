@@ -78,7 +78,7 @@ def test_work_that_does_not_go_on_is_told_as_a_length(remaining: Range, said: st
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(30, "30 s"), (2700, "45 min"), (66_667, "18.5 h"), (1_142_500, "13.2 days"), (-2700, "-45 min")],
+    [(30, "30 s"), (250, "4.2 min"), (2700, "45 min"), (66_667, "18.5 h"), (1_142_500, "13.2 days"), (-2700, "-45 min")],
 )
 def test_lengths_are_told_in_the_unit_in_which_they_are_thought_of(seconds: float, said: str) -> None:
     assert length_words(seconds) == said
