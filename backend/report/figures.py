@@ -142,7 +142,10 @@ def _in_flight(view: RunView, driver: Mapping[str, Any], engine: Latest) -> Figu
     fullest = max((row["token_usage"] for row in engine.values() if row["token_usage"] is not None), default=None)
     retracted = _sum(row["retracted_total"] for row in engine.values())
     note = f"{number(queued)} queued · KV {share(fullest, 1.0)} · {number(retracted)} retracted"
-    return Figure("in_flight", "In flight", number(view.in_flight), f"of {number(view.concurrency)}", note)
+    elsewhere = sum(api.in_flight for api in view.apis)  # slots of their own
+    here = None if view.in_flight is None else max(0, view.in_flight - elsewhere)
+    note += f" · {number(elsewhere)} more at APIs" if elsewhere else ""
+    return Figure("in_flight", "In flight", number(here), f"of {number(view.concurrency)}", note)
 
 
 def _tokens(view: RunView) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -12,7 +13,9 @@ from tests.runs.live_run import LiveRun, write_prompts
 DATASETS = ("B1", "B2")
 
 
-def make_browser_run(runs: Path, name: str, *, speed: float = 3.0, prompts: int = 2_000, rules: str | None = None) -> LiveRun:
+def make_browser_run(
+    runs: Path, name: str, *, speed: float = 3.0, prompts: int = 2_000, rules: str | None = None, **sections: Any
+) -> LiveRun:
     """A run of two datasets that ends after many minutes: `runs`/`name`, created and never started.
 
     `rules`: JSON that tells the simulator how long answers become and how many are bad; none: all are good.
@@ -37,6 +40,7 @@ def make_browser_run(runs: Path, name: str, *, speed: float = 3.0, prompts: int 
         "generation": {"concurrency": 12, "max_new_tokens": 600},
         "driver": {"disk_floor_gb": 0, "retry_backoff_s": 0.1},
         "datasets": [{"name": dataset, "path": f"{dataset}.jsonl"} for dataset in DATASETS],
+        **sections,
     }
     path = folder / "run.toml"
     path.write_text(tomli_w.dumps(config))
