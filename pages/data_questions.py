@@ -60,8 +60,8 @@ def _ask(run: RunDir, question: Question, parameter: Parameter, datasets: list[s
     key = f"ask-{question.name}-{parameter.name}"
     match parameter.kind:
         case Kind.DATASET:
-            shown = lambda name: "all" if name is None else name  # noqa: E731  # a word for None
-            return st.selectbox(parameter.words, [None, *datasets], format_func=shown, key=key, width=200)
+            shown = lambda name: name or "all"  # noqa: E731  # a word for nothing chosen
+            return st.selectbox(parameter.words, ["", *datasets], format_func=shown, key=key, width=200) or None
         case Kind.CHOICE:
             at = parameter.choices.index(parameter.default)
             words = lambda name: name.replace("_", " ")  # noqa: E731  # as everywhere on the pages

@@ -51,13 +51,13 @@ def draw_browser(run: RunDir, datasets: list[str]) -> None:
 
 
 def _ask(datasets: list[str], names: list[str]) -> Wanted:
-    dataset = st.selectbox("Dataset", [None, *datasets], format_func=_all, key="find_dataset", width=180)
-    outcome = st.selectbox("Outcome", [None, *Outcome], format_func=_all, key="find_outcome", width=150)
-    source = st.selectbox("Source", [None, *names], format_func=_all, key="find_source", width=150)
+    dataset = st.selectbox("Dataset", ["", *datasets], format_func=_all, key="find_dataset", width=180)
+    outcome = st.selectbox("Outcome", ["", *Outcome], format_func=_all, key="find_outcome", width=150)
+    source = st.selectbox("Source", ["", *names], format_func=_all, key="find_source", width=150)
     order = st.selectbox("First", list(Order), key="find_order", width=130)
     text = st.text_input("Words in prompt, answer or error", key="find_text", max_chars=500, width=240)
     flagged = st.toggle("Flagged", key="find_flagged")
-    return Wanted(dataset, outcome, source, flagged, text.strip(), order)
+    return Wanted(dataset or None, Outcome(outcome) if outcome else None, source or None, flagged, text.strip(), order)
 
 
 def _found(run: RunDir, wanted: Wanted, *, again: bool) -> list[SampleLine] | None:
@@ -85,5 +85,5 @@ def _found(run: RunDir, wanted: Wanted, *, again: bool) -> list[SampleLine] | No
     return found
 
 
-def _all(name: str | None) -> str:
-    return "all" if name is None else plain(name.replace("_", " "), keep="")
+def _all(name: str) -> str:
+    return plain(name.replace("_", " "), keep="") or "all"

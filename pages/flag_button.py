@@ -9,18 +9,16 @@ from backend.records import Row
 from backend.report.flags import read_flag
 from backend.run_dir import RunDir
 from pages.clock import local
-from pages.pressing import attempt, who
+from pages.pressing import attempt, confirm, who
 from pages.tables import said
 
 
 def flag_button(run: RunDir, row: Row) -> None:
-    """Flag…, or what takes the flag away."""
-    if read_flag(run, row) is None:
-        with st.popover("Flag…", key="flag"):
-            note = st.text_area("Note", max_chars=LONGEST_NOTE, key="flag_note", placeholder="why, for whoever reads it")
-            st.button("Flag this sample", key="flag-write", type="primary", on_click=_flag, args=(run, row, note))
-    else:
+    """Flag…, which asks for a note, or what takes the flag away."""
+    if read_flag(run, row) is not None:
         st.button("Take the flag away", key="flag-remove", on_click=_unflag, args=(run, row))
+    elif st.button("Flag…", key="flag", help="Mark this sample, with a note"):
+        _ask_note(run, row)
 
 
 def draw_flag(run: RunDir, row: Row) -> None:
@@ -30,9 +28,15 @@ def draw_flag(run: RunDir, row: Row) -> None:
         said(f"Flagged {local(flag.at)} by {flag.who}{': ' if flag.note else ''}{flag.note}")
 
 
-def _flag(run: RunDir, row: Row, note: str) -> None:
-    attempt(lambda: flag_sample(run, row.dataset, row.sample_id, row.turn, row.attempt, note=note.strip(), who=who()))
-    st.session_state["flag_note"] = ""
+@st.dialog("Flag this sample?")
+def _ask_note(run: RunDir, row: Row) -> None:
+    st.text_area("Note", max_chars=LONGEST_NOTE, key="flag_note", placeholder="why, for whoever reads it")
+    confirm("Flag it", lambda: _flag(run, row), harmless=True)
+
+
+def _flag(run: RunDir, row: Row) -> None:
+    note = st.session_state["flag_note"].strip()
+    attempt(lambda: flag_sample(run, row.dataset, row.sample_id, row.turn, row.attempt, note=note, who=who()))
 
 
 def _unflag(run: RunDir, row: Row) -> None:

@@ -105,8 +105,9 @@ def test_flags_are_kept_and_found_again(runs: Path) -> None:
     add_open(run, [sample(i) for i in range(3)])
     at = open_page("data.py", run="demo", part="Samples")
     at.button("data-sample-next").click().run()
-    at.text_area("flag_note").set_value("  looks odd ").run()
-    at.button("flag-write").click().run()
+    at.button("flag").click().run()
+    at.text_area("flag_note").set_value("  looks odd ")
+    at.button("dialog-agree").click().run()
     assert "looks odd" in words(at)
     with closing(open_state(run)) as con:
         flags = [tuple(row) for row in con.execute("SELECT dataset, sample_id, turn, attempt, note FROM flags")]

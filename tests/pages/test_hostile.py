@@ -111,8 +111,9 @@ def test_every_hostile_sample_can_be_read_and_flagged_on_the_data_page(run: RunD
         seen += check(at)
     assert TEXTS["markdown image"] in seen
     assert "\\x1b[2J" in seen
-    at.text_area("flag_note").set_value(TEXTS["script"]).run()
-    at.button("flag-write").click().run()
+    at.button("flag").click().run()
+    at.text_area("flag_note").set_value(TEXTS["script"])
+    at.button("dialog-agree").click().run()
     assert "&lt;script&gt;" in check(at)
 
 
