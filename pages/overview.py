@@ -29,10 +29,12 @@ def draw(run: RunDir) -> None:
     with st.container(key="hw-head", horizontal=True, vertical_alignment="top"):
         live_part("head", run.name, sentence=headline(view))
         steer(run)
-    faster_way(run)
+    question = st.container()
     live_part("figures", run.name)
     datasets(run)
     live_part("gpus", run.name)
+    with question:
+        faster_way(run)  # reckons for a moment: what is live stands already
 
 
 @st.fragment(run_every=TABLE_EVERY_S)

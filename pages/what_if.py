@@ -12,6 +12,7 @@ from backend.forecast.calibrate import Range
 from backend.forecasts import Basis
 from backend.report.end_words import length_words, span_after, span_words, work_words
 from backend.report.ending import Ending
+from backend.report.headline import OVER
 from backend.report.options import SAME_DATA
 from backend.report.what_if import Changes, Imagined, imagine
 from backend.run_dir import RunDir, RunDirError
@@ -44,7 +45,7 @@ def what_if(run: RunDir, end: Ending, now: float) -> None:
     heading("What if", "Nothing changes before you press Apply and confirm; empty fields stay as they are")
     changes = _form(run, basis, replicas)
     if changes == Changes():
-        st.text("Fill in a field: the new range stands here, beside the present one.")
+        st.text("Fill in a field: the new range stands here, beside the present one. Limits and caps can only be lowered here.")
         return
     try:
         present = _imagined(str(run.root), basis.at, Changes(), replicas, basis)
@@ -59,7 +60,8 @@ def what_if(run: RunDir, end: Ending, now: float) -> None:
 
 def _form(run: RunDir, basis: Basis, replicas: int) -> Changes:
     seen = basis.observation
-    names = [one.name for one in seen.datasets]
+    open_ones = {one.name: one for one in seen.datasets if one.state not in OVER}
+    names = list(open_ones)
     key = f"what-if-{run.name}-"
     with st.grid(columns=4, min_column_width=170):
         chosen = st.selectbox("Limits of", [EVERY, *names] if len(names) > 1 else names, key=f"{key}dataset")
@@ -74,14 +76,15 @@ def _form(run: RunDir, basis: Basis, replicas: int) -> Changes:
         )  # fmt: skip
         dropped = st.multiselect("Drop", names, key=f"{key}dropped", placeholder="no dataset")
         first = st.multiselect("Run first, in this order", names, key=f"{key}order", placeholder="as it is")
-    touched = [one for one in names if one not in dropped and chosen in (EVERY, one)]
+    touched = [one for name, one in open_ones.items() if name not in dropped and chosen in (EVERY, name)]
+    # what is more than there is now is not known: nobody has seen longer answers, nor prompts that are not there
     return Changes(
-        samples=tuple((name, samples) for name in touched if samples is not None),
-        budgets=tuple((name, budget) for name in touched if budget is not None),
-        caps=tuple((name, cap) for name in touched if cap is not None),
-        concurrency=concurrency,
-        replicas=more,
-        efficiency=efficiency if more is not None else 1.0,
+        samples=tuple((one.name, samples) for one in touched if samples is not None and samples < one.prompts),
+        budgets=tuple((one.name, budget) for one in touched if budget is not None),
+        caps=tuple((one.name, cap) for one in touched if cap is not None and cap < one.cap_tokens),
+        concurrency=concurrency if concurrency != seen.concurrency else None,
+        replicas=more if more != replicas else None,
+        efficiency=efficiency if more not in (None, replicas) else 1.0,
         dropped=tuple(dropped),
         order=tuple(first),
     )

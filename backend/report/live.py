@@ -179,22 +179,23 @@ class LiveRuns:
 
     def _answer(self, run: RunDir, known: _Known, view: RunView, since: int, stretch: str) -> Live:
         now, alive = view.at, view.supervisor.state is SupervisorState.ALIVE
+        said = self._said(run, known, now)
+        end = ending(view, said)
         try:
             slow = self._slow(run, known, now)
             with reading(run.state) as con:
                 if con is None or slow is None:
-                    return _told(view, figures=figures(view, {}, {}, None, Trends()))
+                    return _told(view, ending=end, figures=figures(view, {}, {}, None, Trends()))
                 measured = read_now(con, slow, now) if alive else Now()
                 charts = read_charts(con, slow, since=since, stretch=stretch, now=now)
                 # the first answer's events reach as far back as its longest chart
                 events = read_events(con, since - OVERLAP_S)
         except RunDirError as error:
             return _told(view, figures=figures(view, {}, {}, None, Trends()), trouble=str(error), seq=since)
-        said = self._said(run, known, now)
         return _told(
             view,
             seq=int(now) - OVERLAP_S,
-            ending=ending(view, said),
+            ending=end,
             naive=naive_words(naive_eta_s(view.datasets, slow.speed_tokens_per_s)) if alive else None,
             figures=figures(
                 view,

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0  # it imports for seconds on a busy machine
-PAGES = ("", "compare", "datasets", "data", "engine", "gpus", "events", "runs", "new-run")
+PAGES = ("", "forecast", "compare", "datasets", "data", "engine", "gpus", "events", "runs", "new-run")
 """Every page by its address; Overview is the one without a name."""
 
 

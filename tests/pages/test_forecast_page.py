@@ -94,6 +94,16 @@ def test_a_what_if_shows_the_new_range_beside_the_present_one_and_changes_nothin
     assert wishes(run) == []
 
 
+def test_what_cannot_be_imagined_is_left_out(run: RunDir) -> None:
+    at = open_it(run)
+    field(at, "Samples at most").set_value(1_000_000)
+    field(at, "Cap on new tokens").set_value(1_000_000)
+    field(at, "Requests in flight").set_value(64)  # as it is
+    at.run()
+    assert "With these changes" not in words(at)
+    assert "can only be lowered here" in words(at)
+
+
 def test_apply_asks_first_and_then_writes_each_wish_once(run: RunDir) -> None:
     at = open_it(run)
     at.selectbox(f"what-if-{run.name}-dataset").select("alpha").run()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 import streamlit as st
 from starlette.applications import Starlette
 
+from backend.run_dir import RunDir
 from pages.live.routes import files_folder, live_routes
+from tests.made_forecast import two_datasets, write_forecast
 from tests.made_run import beat, holding_lock, job_status, make_run
 from tests.pages.asgi_client import Answer, ask
 
@@ -42,6 +46,22 @@ def test_live_tells_figures_also_where_nothing_was_measured(client: Client) -> N
     told = client("/api/live", {"run": "demo", "since": "0", "window": "3h"}).json()
     assert [f["key"] for f in told["figures"]] == ["speed", "requests", "mean", "in_flight", "tokens", "samples"]
     assert told["charts"] is None
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "UTC", "", "Nowhere/Else", "../../../etc/passwd", "<b>", "x" * 5000, "\x00"])
+def test_the_end_is_told_in_the_viewers_zone_and_in_utc_where_it_is_none(client: Client, tmp_path: Path, zone: str) -> None:
+    run = RunDir(tmp_path / "runs" / "demo")
+    said = write_forecast(run, two_datasets(), time.time())
+    assert said.forecast.remaining is not None
+    at = said.at + said.forecast.remaining.p50
+    words, behind = client("/api/live", {"run": "demo", "zone": zone}).json()["end"]
+    assert words.startswith("Done ")
+    known = ZoneInfo("Asia/Tokyo" if zone == "Asia/Tokyo" else "UTC")
+    assert f"{datetime.fromtimestamp(at, known):%H}:" in behind or f"{datetime.fromtimestamp(at + 150, known):%H}:" in behind
+
+
+def test_no_end_is_told_before_there_is_a_forecast(client: Client) -> None:
+    assert client("/api/live", {"run": "demo"}).json()["end"] is None
 
 
 @pytest.mark.parametrize("route", ["/api/live", "/api/pulse"])
