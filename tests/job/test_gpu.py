@@ -14,30 +14,9 @@ from backend.job.gpu import ASK_AGAIN_S, REOPEN_FIRST_S, GpuReader, GpuUnavailab
 from backend.job.gpu_fields import GpuProcess, throttle_words
 from backend.records import Severity
 from backend.simulator import fake_nvml
+from tests.job.gpu_box import GIB, Box
 
-GIB = 1 << 30
 FIRST, SECOND = (f"GPU-fa4e000{i}-0000-4000-8000-000000000000" for i in (0, 1))
-Box = Callable[[str], None]
-
-
-@pytest.fixture(scope="session")
-def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_nvml.build(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def box(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
-    """Sets what the GPUs say from now on: lines of `key value`."""
-    state = tmp_path / "gpus.txt"
-    monkeypatch.setenv("HEADWAY_NVML_LIBRARY", str(nvml_library))
-    monkeypatch.setenv("FAKE_NVML_FILE", str(state))
-    monkeypatch.delenv("FAKE_NVML_DIR", raising=False)
-
-    def say(lines: str) -> None:
-        state.write_text("\n".join(line.strip() for line in lines.split(";")) + "\n")
-
-    say("")
-    return say
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,30 +11,7 @@ import pytest
 from backend.job import gpu_use
 from backend.job.gpu import GpuReader, GpuUnavailable
 from backend.job.gpu_use import GpuHold, GpuMemory, read_gpu_holds
-from backend.simulator import fake_nvml
-
-GIB = 1 << 30
-Box = Callable[[str], None]
-
-
-@pytest.fixture(scope="session")
-def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_nvml.build(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def box(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
-    """Sets what the GPUs say from now on: lines of `key value`."""
-    state = tmp_path / "gpus.txt"
-    monkeypatch.setenv("HEADWAY_NVML_LIBRARY", str(nvml_library))
-    monkeypatch.setenv("FAKE_NVML_FILE", str(state))
-    monkeypatch.delenv("FAKE_NVML_DIR", raising=False)
-
-    def say(lines: str) -> None:
-        state.write_text("\n".join(line.strip() for line in lines.split(";")) + "\n")
-
-    say("")
-    return say
+from tests.job.gpu_box import GIB, Box
 
 
 def in_time(read: Callable[[], int | None]) -> int | None:

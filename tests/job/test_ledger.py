@@ -6,10 +6,8 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,20 +18,6 @@ from backend.records import Intent, IntentAction, Outcome
 from backend.run_dir import RunDir, open_ledger, open_state
 from tests.job.ledger_use import append_all, durable_rows, files_no_longer_than
 from tests.sample_rows import STRANGE_ROWS, make_row
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    run = RunDir(tmp_path / "run")
-    run.create_folders()
-    return run
-
-
-@pytest.fixture
-async def ledger(run: RunDir) -> AsyncIterator[Ledger]:
-    ledger = Ledger.open(run)
-    yield ledger
-    await ledger.close()
 
 
 async def test_a_row_is_durable_within_200_ms_without_being_pushed(run: RunDir, ledger: Ledger) -> None:

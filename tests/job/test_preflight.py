@@ -24,13 +24,6 @@ from backend.run_dir import RunDir
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    made = RunDir(tmp_path / "run")
-    made.create_folders()
-    return made
-
-
-@pytest.fixture
 def model(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     folder.mkdir()

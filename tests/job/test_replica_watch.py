@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -18,13 +17,6 @@ from backend.job.server_record import ServerRecord, load_record
 from backend.run_dir import RunDir
 
 RECORD = ServerRecord("0", "aa", boot_id(), "127.0.0.1", 31000, "key", ["python"], 1.0, 0)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    made = RunDir(tmp_path / "run")
-    made.create_folders()
-    return made
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,6 @@ from backend.rows import row_from_record
 from backend.run_dir import RunDir, open_ledger
 from tests.job.ledger_use import append_all, durable_rows, files_no_longer_than
 from tests.sample_rows import BASE_AT, make_row
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    run = RunDir(tmp_path / "run")
-    run.create_folders()
-    return run
-
-
-@pytest.fixture
-async def ledger(run: RunDir) -> AsyncIterator[Ledger]:
-    ledger = Ledger.open(run)
-    yield ledger
-    await ledger.close()
 
 
 def manifest(run: RunDir) -> list[dict[str, Any]]:
