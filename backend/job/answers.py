@@ -14,7 +14,8 @@ from typing import Final
 import aiohttp
 
 from backend.job.replica import Endpoint
-from backend.job.request_driver import Completion, RetryableError, detokenize
+from backend.job.request_driver import Completion, detokenize
+from backend.job.request_faults import RetryableError
 from backend.outcomes import REASONING_MARKS, SplitText, facts, split_reasoning
 from backend.records import Facts, Json, Prompt, Row
 

@@ -20,7 +20,7 @@ from backend.job.api_route import ApiRoute, Ticket
 from backend.job.group_commit import LedgerError
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
-from backend.job.request_driver import RejectedError
+from backend.job.request_faults import RejectedError
 from backend.records import Prompt
 
 LOOKUP_AFTER_S: Final = (1.0, 2.0, 4.0)  # a bill is ready some time after its answer has ended

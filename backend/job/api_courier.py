@@ -21,7 +21,8 @@ from backend.job.api_probe import ProbeAnswer
 from backend.job.api_route import ApiRoute, Ticket
 from backend.job.courier import Courier, Request, Stage
 from backend.job.replica import Endpoint
-from backend.job.request_driver import Completion, DeniedError, RejectedError, RetryableError
+from backend.job.request_driver import Completion
+from backend.job.request_faults import DeniedError, RejectedError, RetryableError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,14 @@ import orjson
 from backend.config import ApiConfig, SamplingConfig
 from backend.job.api_bill import ApiUsage
 from backend.job.api_stream import ApiStream, StreamError, read_usage
-from backend.job.request_driver import (
+from backend.job.chat_body import chat_body
+from backend.job.request_faults import (
     DENIED_STATUSES,
     RETRIED_STATUSES,
     DeniedError,
     RejectedError,
     RetryableError,
     retry_after_s,
-    sample_seed,
     server_words,
 )
 from backend.records import Json, Prompt
@@ -96,24 +96,9 @@ class Exchange:
 
 def api_body(prompt: Prompt, sampling: SamplingConfig, config: ApiConfig) -> bytes:
     """The JSON of one request. `generation.extra_body` is the engine's own; an API has `extra_body` of its own."""
-    body: Json = {"model": config.model, "messages": list(prompt.messages), "stream": True}
-    body["stream_options"] = {"include_usage": True}
-    if prompt.tools:
-        body["tools"] = list(prompt.tools)
-    if sampling.max_new_tokens is not None:
-        body[config.max_tokens_field] = sampling.max_new_tokens
-    for key in ("temperature", "top_p", "top_k"):
-        if (value := getattr(sampling, key)) is not None:
-            body[key] = value
-    if sampling.seed is not None:
-        body["seed"] = sample_seed(sampling.seed, prompt)
-    if sampling.chat_template_kwargs:
-        body["chat_template_kwargs"] = sampling.chat_template_kwargs
-    body |= config.extra_body
-    try:
-        return orjson.dumps(body)
-    except (TypeError, orjson.JSONEncodeError):  # lone surrogates and integers beyond 64 bits: exact, but slower
-        return json.dumps(body).encode()
+    own: Json = {"stream": True, "stream_options": {"include_usage": True}}
+    field_name = config.max_tokens_field
+    return chat_body(prompt, sampling, model=config.model, max_tokens_field=field_name, own=own, extra_body=config.extra_body)
 
 
 async def ask(

@@ -25,7 +25,8 @@ from backend.job.group_commit import DuplicateRow, LedgerError, RowRefused
 from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.replica import Endpoint
-from backend.job.request_driver import Completion, DeniedError, RejectedError, RetryableError, abort, complete, request_body
+from backend.job.request_driver import Completion, abort, complete, request_body
+from backend.job.request_faults import DeniedError, RejectedError, RetryableError
 from backend.job.server_pool import ReplicaTally, ServerPool
 from backend.records import Prompt
 

@@ -1,16 +1,14 @@
-"""One chat completion over HTTP, and nothing else: the body that is sent, the answer that is read, the faults in three kinds.
+"""One chat completion over HTTP, and nothing else: the body that is sent, the answer that is read.
 
 Not streamed, because SGLang returns token ids only so. No total time-out: an answer may take hours; what stands still is found
-by `stall.py`. Who gets a slot and what becomes of the answer is decided in `slots.py`.
+by `stall.py`. What a refusal means is told by `request_faults.py`; who gets a slot and what becomes of the answer is decided in
+`slots.py`.
 """
 
 from __future__ import annotations
 
-import email.utils
 import json
 import math
-import re
-import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,35 +16,14 @@ import aiohttp
 import orjson
 
 from backend.config import SamplingConfig
+from backend.job.chat_body import chat_body
 from backend.job.replica import Endpoint
+from backend.job.request_faults import RetryableError, fault, server_words
 from backend.records import Json, Prompt
 
-# Statuses that say nothing about the prompt: the same request may succeed later.
-RETRIED_STATUSES: Final = frozenset({408, 409, 425, 429, 499, 500, 502, 503, 504, 520, 522, 524, 529})
-# Statuses that say that we, not the prompt, are refused.
-DENIED_STATUSES: Final = frozenset({401, 402, 403, 404, 405})
 DETOKENIZE_TIMEOUT_S: Final = 20.0
 ABORT_TIMEOUT_S: Final = 5.0
-_WORDS_LIMIT: Final = 2000
-_PERIOD: Final = r"\d+(?:\.\d+)? ?(?:ms|[hms])[a-z]*"  # "120ms", "20 seconds", "1m2.5s"
-_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _CHARACTERS_PER_TOKEN: Final = 4  # only where a server reports neither usage nor ids; such rows are marked
-
-
-class RetryableError(Exception):
-    """No answer, and not the prompt's fault. `retry_after_s` is what the server asked for, None where it did not."""
-
-    def __init__(self, words: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(words)
-        self.retry_after_s = retry_after_s
-
-
-class DeniedError(RetryableError):
-    """The server refuses us (key, path, balance), whatever the prompt: nothing is to be booked as rejected."""
-
-
-class RejectedError(Exception):
-    """The server refuses this prompt for good; the message holds its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +47,11 @@ class Completion:
 
 
 def request_body(prompt: Prompt, sampling: SamplingConfig, *, model: str, rid: str) -> bytes:
-    """The JSON of one request.
-
-    A seed is made different for each sample (and the same again for the same sample), so that equal prompts are two samples.
-    """
-    body: Json = {"model": model, "messages": list(prompt.messages), "stream": False, "rid": rid}
-    body |= {"return_token_ids": True, "return_prompt_token_ids": True, "return_meta_info": True}
-    body["separate_reasoning"] = False  # the text stays as generated; outcomes.py splits it
-    if prompt.tools:
-        body["tools"] = list(prompt.tools)
-    if sampling.max_new_tokens is not None:
-        body["max_tokens"] = sampling.max_new_tokens
-    for key in ("temperature", "top_p", "top_k"):
-        if (value := getattr(sampling, key)) is not None:
-            body[key] = value
-    if sampling.seed is not None:
-        body["seed"] = sample_seed(sampling.seed, prompt)
-    if sampling.chat_template_kwargs:
-        body["chat_template_kwargs"] = sampling.chat_template_kwargs
-    body |= sampling.extra_body
-    try:
-        return orjson.dumps(body)
-    except (TypeError, orjson.JSONEncodeError):  # lone surrogates and integers beyond 64 bits: exact, but slower
-        return json.dumps(body).encode()
-
-
-def sample_seed(seed: int, prompt: Prompt) -> int:
-    """A seed in 0..2**31-1 that depends on the run's seed, the sample and its attempt."""
-    mixed = seed & 0xFFFFFFFF
-    for byte in f"{prompt.dataset}\0{prompt.sample_id}\0{prompt.turn}\0{prompt.attempt}".encode("utf-8", "surrogatepass"):
-        mixed = ((mixed ^ byte) * 0x01000193) & 0xFFFFFFFF  # FNV-1a, 32 bits
-    return mixed & 0x7FFFFFFF
+    """The JSON of one request."""
+    own: Json = {"stream": False, "rid": rid}
+    own |= {"return_token_ids": True, "return_prompt_token_ids": True, "return_meta_info": True}
+    own["separate_reasoning"] = False  # the text stays as generated; outcomes.py splits it
+    return chat_body(prompt, sampling, model=model, max_tokens_field="max_tokens", own=own, extra_body=sampling.extra_body)
 
 
 async def complete(session: aiohttp.ClientSession, endpoint: Endpoint, body: bytes) -> Completion:
@@ -151,16 +102,6 @@ async def abort(session: aiohttp.ClientSession, endpoint: Endpoint, rid: str) ->
         raise RetryableError(f"no answer: {error or type(error).__name__}") from error
 
 
-def fault(status: int, payload: bytes, retry_after: str | None) -> Exception:
-    """The exception for a status other than 200."""
-    words = f"HTTP {status}: {server_words(payload)}"
-    if status in RETRIED_STATUSES or status >= 500:
-        return RetryableError(words, retry_after_s=retry_after_s(retry_after, words))
-    if status in DENIED_STATUSES:
-        return DeniedError(words)
-    return RejectedError(words)
-
-
 def read_completion(payload: bytes) -> Completion:
     """An answer with HTTP 200. Raises RetryableError where it is no finished answer."""
     answer = _mapping(_decode(payload))
@@ -199,37 +140,6 @@ def read_completion(payload: bytes) -> Completion:
         model=str(answer.get("model") or ""),
         stop_token_id=_first_int(choice.get("matched_stop")),
     )
-
-
-def server_words(payload: bytes) -> str:
-    """What an error body says, without its wrapping; at most 2,000 characters."""
-    text = payload.decode("utf-8", "replace")
-    try:
-        body = json.loads(text)
-    except ValueError:
-        return text.strip()[:_WORDS_LIMIT] or "(no words)"
-    error = body.get("error", body) if isinstance(body, dict) else body
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("detail") or error
-    return (error if isinstance(error, str) else json.dumps(error))[:_WORDS_LIMIT]
-
-
-def retry_after_s(header: str | None, words: str) -> float | None:
-    """How long the server asks to wait: seconds, an HTTP date, or words such as "try again in 120ms"."""
-    if header:
-        try:
-            seconds = float(header)
-            return max(0.0, seconds) if math.isfinite(seconds) else None
-        except ValueError:
-            try:
-                return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-            except ValueError:
-                return None
-    found = re.search(rf"(?:try again|retry) (?:in|after) ((?:{_PERIOD}\s?)+)", words, re.IGNORECASE)
-    if not found:
-        return None
-    parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms|[hms])", found[1], re.IGNORECASE)
-    return sum(float(number) * _UNIT_S[unit.lower()] for number, unit in parts)
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:

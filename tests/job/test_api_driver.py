@@ -25,7 +25,7 @@ from backend.job.api_driver import (
     ask,
     look_up_bill,
 )
-from backend.job.request_driver import DeniedError, RejectedError, RetryableError
+from backend.job.request_faults import DeniedError, RejectedError, RetryableError
 from backend.records import Prompt
 from backend.simulator.lengths import LengthRule
 from backend.simulator.server import SimulatedServer

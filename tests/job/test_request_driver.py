@@ -1,10 +1,8 @@
-"""What is sent, how hostile answers are read, and which faults are tried again."""
+"""What is sent, and how hostile answers are read."""
 
 from __future__ import annotations
 
-import email.utils
 import json
-import time
 from typing import Any
 
 import aiohttp
@@ -14,18 +12,8 @@ from aiohttp import web
 
 from backend.config import SamplingConfig
 from backend.job.replica import Endpoint
-from backend.job.request_driver import (
-    DeniedError,
-    RejectedError,
-    RetryableError,
-    complete,
-    fault,
-    read_completion,
-    request_body,
-    retry_after_s,
-    sample_seed,
-    server_words,
-)
+from backend.job.request_driver import complete, read_completion, request_body
+from backend.job.request_faults import RetryableError
 from backend.records import Prompt
 
 PROMPT = Prompt("A", 0, "A-0", ({"role": "user", "content": "2+2?"},))
@@ -126,68 +114,6 @@ def test_ids_that_are_no_numbers_are_no_ids() -> None:
     assert (read.output_ids, read.prompt_token_ids, read.completion_tokens) == (None, None, 3)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [(status, RetryableError) for status in (408, 429, 499, 500, 502, 503, 504, 529, 599)]
-    + [(status, RejectedError) for status in (400, 413, 414, 422, 451)]
-    + [(status, DeniedError) for status in (401, 402, 403, 404, 405)],
-)
-def test_a_status_says_who_is_to_blame(status: int, kind: type[Exception]) -> None:
-    error = fault(status, b'{"error": {"message": "the words"}}', None)
-    assert type(error) is kind
-    assert str(error) == f"HTTP {status}: the words"
-
-
-@pytest.mark.parametrize(
-    ("payload", "words"),
-    [
-        (b'{"object":"error","message":"too long","code":400}', "too long"),
-        (b'{"error":"Unauthorized"}', "Unauthorized"),
-        (b'{"error":{"message":"no"}}', "no"),
-        (b'{"detail":"Not Found"}', "Not Found"),
-        (b'{"detail":[{"loc":["body"],"msg":"bad"}]}', '[{"loc": ["body"], "msg": "bad"}]'),
-        (b"  Bad Gateway\n", "Bad Gateway"),
-        (b"", "(no words)"),
-        (b"\xff", "\ufffd"),
-        (b"null", "null"),
-    ],
-)
-def test_a_servers_words_are_found_in_whatever_they_are_wrapped(payload: bytes, words: str) -> None:
-    assert server_words(payload) == words
-
-
-def test_a_servers_words_are_cut() -> None:
-    assert len(server_words(b"x" * 10_000)) == 2_000
-
-
-@pytest.mark.parametrize(
-    ("header", "words", "seconds"),
-    [
-        ("3", "", 3.0),
-        ("0.5", "", 0.5),
-        ("-1", "", 0.0),
-        ("soon", "", None),
-        ("nan", "", None),
-        ("inf", "", None),
-        (None, "rate limit: please try again in 120ms", 0.12),
-        (None, "Try again in 2 s", 2.0),
-        (None, "retry after 1.5s", 1.5),
-        (None, "retry in 2m", 120.0),
-        (None, "Please try again in 1m2.5s. Visit our page", 62.5),
-        (None, "Please retry after 20 seconds.", 20.0),
-        (None, "busy", None),
-    ],
-)
-def test_how_long_a_server_asks_to_wait(header: str | None, words: str, seconds: float | None) -> None:
-    assert retry_after_s(header, words) == seconds
-
-
-def test_a_date_to_wait_for_is_understood() -> None:
-    later = email.utils.formatdate(time.time() + 30, usegmt=True)
-    assert retry_after_s(later, "") == pytest.approx(30, abs=2)
-    assert retry_after_s(email.utils.formatdate(0, usegmt=True), "") == 0.0
-
-
 def test_the_body_asks_for_ids_and_holds_only_what_is_set() -> None:
     body = orjson.loads(request_body(PROMPT, SamplingConfig(max_new_tokens=9, top_k=5), model="m", rid="ab"))
     assert body == {
@@ -208,21 +134,6 @@ def test_strange_prompts_are_sent_exactly(content: str) -> None:
     prompt = Prompt("A", 0, "A-0", ({"role": "user", "content": content, "n": 2**70},))
     body = json.loads(request_body(prompt, SamplingConfig(), model="m", rid="ab"))
     assert body["messages"] == [{"role": "user", "content": content, "n": 2**70}]
-
-
-def test_the_seed_belongs_to_the_sample_its_turn_and_its_attempt() -> None:
-    prompts = [
-        Prompt(dataset, 0, sample_id, (), turn=turn, attempt=attempt)
-        for dataset in "AB"
-        for sample_id in ("1", "2", "a\ud835b")
-        for turn in (0, 1)
-        for attempt in (1, 2)
-    ]
-    seeds = [sample_seed(7, prompt) for prompt in prompts]
-    assert seeds == [sample_seed(7, prompt) for prompt in prompts]
-    assert len(set(seeds)) == len(seeds)
-    assert all(0 <= seed < 2**31 for seed in seeds)
-    assert sample_seed(8, prompts[0]) != seeds[0]
 
 
 async def test_a_connection_that_breaks_is_tried_again_and_nothing_else_is_raised() -> None:
