@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 import subprocess
 import time
@@ -19,12 +18,10 @@ from backend.job import server_log
 from backend.job.container_command import ContainerCommand, container_command, container_name, publishes_port
 from backend.job.container_look import ContainerLook
 from backend.job.docker_command import ContainerFacts, Docker, DockerError, explain_docker_error
-from backend.job.launch_command import LOOPBACK, redact, wanted_port
+from backend.job.launch_command import redact
 from backend.job.own_containers import end_containers, own_containers, proven_container
-from backend.job.ports import describe_holder, free_port, is_free, refuse_taken_port
-from backend.job.process_tree import boot_id, is_alive, read_stat, send_signal
+from backend.job.process_tree import is_alive, read_stat, send_signal
 from backend.job.replica import (
-    AbortFailed,
     AdoptOutcome,
     AdoptResult,
     GpuMemoryUsed,
@@ -34,8 +31,8 @@ from backend.job.replica import (
     StopReport,
 )
 from backend.job.replica_watch import ReplicaWatch
-from backend.job.server_probe import abort_requests
-from backend.job.server_record import ServerRecord, load_record, new_api_key, remove_record, write_launch
+from backend.job.server_launch import choose_launch, foreign_or_nothing, write_down
+from backend.job.server_record import ServerRecord, load_record, remove_record
 from backend.job.server_stop import StopTimes, await_gpu_memory, report_stop
 from backend.run_dir import RunDir
 
@@ -84,10 +81,7 @@ class ContainerServer:
         if any(facts.running for facts in containers):
             await_gpu_memory(record.gpu_memory_before_bytes if record is not None else None, self._watch.gpu_memory_used)
             return AdoptResult(AdoptOutcome.REAPED, f"{reason}; it was removed")
-        port = wanted_port(self._config.engine, self._index)
-        if port and not is_free(port):
-            return AdoptResult(AdoptOutcome.FOREIGN, f"port {port} is held by {describe_holder(port)}, which is not ours")
-        return AdoptResult(AdoptOutcome.NOTHING)
+        return foreign_or_nothing(self._config.engine, self._index)
 
     def _take_over(self, record: ServerRecord, facts: ContainerFacts) -> None:
         now = time.time()
@@ -104,39 +98,15 @@ class ContainerServer:
         """Begins `docker run` and returns at once. Raises StartRefused."""
         if self._look is not None and self._look.running:
             raise StartRefused(f"replica {self.name} still has a container that runs: stop it first.")
-        engine, launch = self._config.engine, secrets.token_hex(8)
-        port = wanted_port(engine, self._index) or free_port()
-        refuse_taken_port(port)
-        api_key = new_api_key()
-        key_path, env_path = (self._run.servers / f"{self.name}.{suffix}" for suffix in ("yaml", "env"))
-        command = container_command(
-            self._config,
-            self._environ,
-            run=self._run.root,
-            replica=self.name,
-            index=self._index,
-            launch=launch,
-            port=port,
-            api_key=api_key,
-            key_path=key_path,
-            env_path=env_path,
-        )
-        record = ServerRecord(
-            replica=self.name,
-            launch=launch,
-            boot=boot_id(),
-            host=LOOPBACK,
-            port=port,
-            api_key=api_key,
-            command=[engine.docker, "run", "-d", *redact(command.arguments)],
-            launched_at=now,
-            log_offset=server_log.log_bytes(self._watch.log_path),
-            gpu_memory_before_bytes=self._watch.gpu_memory_used(),
-        )
-        write_launch(self._run.servers, record, {key_path.name: command.yaml, env_path.name: command.env_file})
+        engine = self._config.engine
+        launch = choose_launch(engine, self._run, self._index)
+        command = container_command(self._config, self._environ, launch)
+        shown = [engine.docker, "run", "-d", *redact(command.arguments)]
+        files = {"yaml": command.yaml, "env": command.env_file}
+        record = write_down(launch, self._watch, command=shown, files=files, now=now)
         self._follower = None
         self._starter = self._begin_run(command)
-        self._look = ContainerLook(self._docker, container_name(self._run.name, self.name, launch))
+        self._look = ContainerLook(self._docker, container_name(self._run.name, self.name, launch.id))
         self._watch.begin(record, ReplicaPhase.LOADING, now)
 
     def _begin_run(self, command: ContainerCommand) -> subprocess.Popen[bytes]:
@@ -219,8 +189,7 @@ class ContainerServer:
         record = self._watch.record
         if record is None:
             return StopReport(clean=True, message=f"replica {self.name}: nothing was running")
-        if self._watch.probe is not None:
-            self._watch.probe.forget()
+        self._watch.forget_answers()
         if self._starter is not None:
             self._starter.kill()
             await asyncio.to_thread(self._starter.wait)
@@ -258,7 +227,4 @@ class ContainerServer:
 
     async def abort(self, session: aiohttp.ClientSession, rids: Sequence[str] | None) -> None:
         """Aborts these requests, or all. Raises AbortFailed."""
-        endpoint = self._watch.endpoint()
-        if endpoint is None:
-            raise AbortFailed(f"replica {self.name} has no server to abort requests on.")
-        await abort_requests(session, endpoint, rids)
+        await self._watch.abort(session, rids)

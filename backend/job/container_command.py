@@ -15,6 +15,7 @@ from backend.job.launch_command import (
     LOOPBACK,
     REPLICA_VARIABLE,
     RUN_VARIABLE,
+    Launch,
     forwarded_variables,
     gpus_of,
     key_file,
@@ -55,23 +56,22 @@ def publishes_port(engine: EngineConfig) -> bool:
 def container_command(
     config: RunConfig,
     environ: Mapping[str, str],
-    *,
-    run: Path,
-    replica: str,
-    index: int,
-    launch: str,
-    port: int,
-    api_key: str,
-    key_path: Path,
-    env_path: Path,
+    launch: Launch,
 ) -> ContainerCommand:
-    """How replica `index` is started in a container. Raises StartRefused."""
+    """How a server is started in a container. Raises StartRefused."""
     engine = config.engine
     if not engine.image:
         raise StartRefused("engine.image is not set. Name the image, for example lmsysorg/sglang:v0.5.23.")
     given = dict(split_flags(engine.docker_args))
-    labels = {RUN_LABEL: str(run), REPLICA_LABEL: replica, LAUNCH_LABEL: launch}
-    options = ["--name", container_name(run.name, replica, launch), "--init", "--env-file", str(env_path)]
+    run, port = str(launch.run.root), launch.port
+    labels = {RUN_LABEL: run, REPLICA_LABEL: launch.replica, LAUNCH_LABEL: launch.id}
+    options = [
+        "--name",
+        container_name(launch.run.name, launch.replica, launch.id),
+        "--init",
+        "--env-file",
+        str(launch.file("env")),
+    ]
     for label, value in labels.items():
         options += ["--label", f"{label}={value}"]
     if publishes_port(engine):
@@ -79,20 +79,20 @@ def container_command(
     if not {"--ipc", "--shm-size"} & given.keys():
         options += ["--shm-size", "32g"]  # NCCL and SGLang's own queues; Docker's default of 64 MB fails
     if not runs_on_cpu(engine) and not {"--gpus", "--device", "--runtime"} & given.keys():
-        gpus = gpus_of(engine, index, environ)
+        gpus = gpus_of(engine, launch.index, environ)
         # Docker reads the value as CSV: a list of devices needs quotes of its own.
         options += ["--gpus", "all" if gpus is None else f'"device={",".join(str(gpu) for gpu in gpus)}"']
     if config.model.path.startswith("/") and Path(config.model.path).is_dir():
         options += ["-v", f"{Path(config.model.path).resolve()}:{config.model.path}:ro"]
-    options += ["-v", f"{key_path}:{_KEY_INSIDE}:ro"]
+    options += ["-v", f"{launch.file('yaml')}:{_KEY_INSIDE}:ro"]
     # Published ports reach a container on its own address only; what is published here is on the loopback address.
     arguments = server_arguments(config, host="0.0.0.0" if publishes_port(engine) else LOOPBACK, port=port)
     inside = [*without_flag(arguments, "--config"), "--config", _KEY_INSIDE]
     command = engine.command or ["python3", "-m", "sglang.launch_server"]
-    identity = {RUN_VARIABLE: str(run), REPLICA_VARIABLE: replica, LAUNCH_VARIABLE: launch}
+    identity = {RUN_VARIABLE: run, REPLICA_VARIABLE: launch.replica, LAUNCH_VARIABLE: launch.id}
     env_file = _env_file(forwarded_variables(engine, environ) | identity)
     arguments = [*options, *engine.docker_args, engine.image, *command, *inside]
-    return ContainerCommand(arguments, env_file, key_file(engine, api_key))
+    return ContainerCommand(arguments, env_file, key_file(engine, launch.api_key))
 
 
 def _env_file(variables: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from typing import Final
 from backend.config import EngineConfig, EngineKind, RunConfig
 from backend.config.sglang_flags import split_flags
 from backend.job.replica import StartRefused
+from backend.run_dir import RunDir
 
 RUN_VARIABLE: Final = "HEADWAY_RUN"
 REPLICA_VARIABLE: Final = "HEADWAY_REPLICA"
@@ -29,6 +30,26 @@ _SECRET_FLAG: Final = re.compile(r"(?:key|token|password|secret)$", re.IGNORECAS
 # SGLang's own limit of 300 s for one forward pass kills it while kernels are compiled for the first time; Headway has its
 # own stall rule.
 _WATCHDOG_S: Final = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What one life of one server is to be."""
+
+    run: RunDir
+    index: int  # of the replica
+    id: str  # random; also in the server's environment, or a label of its container
+    port: int
+    api_key: str = field(repr=False)
+
+    @property
+    def replica(self) -> str:
+        """Its name."""
+        return str(self.index)
+
+    def file(self, suffix: str) -> Path:
+        """The file that it is started with: `yaml`, or `env` as well."""
+        return self.run.servers / f"{self.replica}.{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,22 +206,11 @@ def wanted_port(engine: EngineConfig, index: int) -> int:
     return engine.port + index if engine.port else 0
 
 
-def local_command(
-    config: RunConfig,
-    environ: Mapping[str, str],
-    *,
-    run: str,
-    replica: str,
-    index: int,
-    launch: str,
-    port: int,
-    api_key: str,
-    key_path: Path,
-) -> LaunchCommand:
-    """How replica `index` is started as a process of this machine. Raises StartRefused."""
+def local_command(config: RunConfig, environ: Mapping[str, str], launch: Launch) -> LaunchCommand:
+    """How a server is started as a process of this machine. Raises StartRefused."""
     engine = config.engine
-    gpus = gpus_of(engine, index, environ)
-    env = server_environment(config, environ, run=run, replica=replica, launch=launch, gpus=gpus)
-    arguments = without_flag(server_arguments(config, host=LOOPBACK, port=port), "--config")
-    argv = [*base_command(engine), *arguments, "--config", str(key_path)]
-    return LaunchCommand(argv, env, key_file(engine, api_key))
+    gpus = gpus_of(engine, launch.index, environ)
+    env = server_environment(config, environ, run=str(launch.run.root), replica=launch.replica, launch=launch.id, gpus=gpus)
+    arguments = without_flag(server_arguments(config, host=LOOPBACK, port=launch.port), "--config")
+    argv = [*base_command(engine), *arguments, "--config", str(launch.file("yaml"))]
+    return LaunchCommand(argv, env, key_file(engine, launch.api_key))

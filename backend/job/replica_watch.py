@@ -4,7 +4,7 @@ it answers, when its load last moved, why it ended. Starting and ending it is le
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import aiohttp
@@ -14,8 +14,8 @@ from backend.job import server_log
 from backend.job.launch_command import gpus_of
 from backend.job.load_movement import LoadMovement, read_signs
 from backend.job.process_tree import ProcessMark
-from backend.job.replica import Endpoint, GpuMemoryUsed, ReplicaObservation, ReplicaPhase
-from backend.job.server_probe import KeyAnswer, ServerProbe
+from backend.job.replica import AbortFailed, Endpoint, GpuMemoryUsed, ReplicaObservation, ReplicaPhase
+from backend.job.server_probe import KeyAnswer, ServerProbe, abort_requests
 from backend.job.server_record import ServerRecord, save_record
 from backend.job.start_errors import explain_exit, explain_failed_start, last_words
 from backend.run_dir import RunDir
@@ -96,6 +96,18 @@ class ReplicaWatch:
     def log(self) -> str:
         """The end of what this life of the server printed."""
         return "" if self.record is None else server_log.read_tail(self.log_path, self.record.log_offset)
+
+    async def abort(self, session: aiohttp.ClientSession, rids: Sequence[str] | None) -> None:
+        """Aborts these requests on it, or all. Raises AbortFailed."""
+        endpoint = self.endpoint()
+        if endpoint is None:
+            raise AbortFailed(f"replica {self.name} has no server to abort requests on.")
+        await abort_requests(session, endpoint, rids)
+
+    def forget_answers(self) -> None:
+        """It is about to be ended: what it answered no longer counts."""
+        if self.probe is not None:
+            self.probe.forget()
 
     async def ask(self, session: aiohttp.ClientSession, now: float) -> None:
         """Asks the server how it is; waits at most a moment for the answer."""

@@ -4,7 +4,6 @@ supervisor, ends it with all its children. When to do what is decided elsewhere.
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -15,11 +14,9 @@ import aiohttp
 from backend.config import RunConfig
 from backend.job import server_log
 from backend.job.identity import Verdict, holds_port, owned_processes, processes_of_replica, prove
-from backend.job.launch_command import LOOPBACK, LaunchCommand, local_command, wanted_port
-from backend.job.ports import describe_holder, free_port, is_free, refuse_taken_port
+from backend.job.launch_command import LOOPBACK, LaunchCommand, local_command
 from backend.job.process_tree import ProcessMark, boot_id, is_alive, read_stat
 from backend.job.replica import (
-    AbortFailed,
     AdoptOutcome,
     AdoptResult,
     GpuMemoryUsed,
@@ -29,8 +26,8 @@ from backend.job.replica import (
     StopReport,
 )
 from backend.job.replica_watch import ReplicaWatch
-from backend.job.server_probe import abort_requests
-from backend.job.server_record import ServerRecord, load_record, new_api_key, remove_record, write_launch
+from backend.job.server_launch import choose_launch, foreign_or_nothing, write_down
+from backend.job.server_record import ServerRecord, load_record, remove_record
 from backend.job.server_stop import StopTimes, await_gpu_memory, end_processes, kill_now, report_stop
 from backend.run_dir import RunDir
 
@@ -60,7 +57,7 @@ class ServerProcess:
         if record is None:
             # A supervisor that was killed while it wrote or removed them may have left some: they hold a key.
             remove_record(self._run.servers, self.name)
-            return self._foreign_or_nothing()
+            return foreign_or_nothing(self._config.engine, self._index)
         proof = prove(record)
         if proof.verdict in (Verdict.SERVING, Verdict.LOADING):
             was_ready = proof.verdict is Verdict.SERVING and record.ready_at is not None
@@ -76,7 +73,7 @@ class ServerProcess:
         if found:
             await_gpu_memory(record.gpu_memory_before_bytes, self._watch.gpu_memory_used)
             return AdoptResult(AdoptOutcome.REAPED, f"{proof.reason}; {found} of its processes were ended")
-        return self._foreign_or_nothing()
+        return foreign_or_nothing(self._config.engine, self._index)
 
     def _record_left_behind(self) -> ServerRecord | None:
         """The record, completed where the supervisor died before it could write down whom it had started."""
@@ -102,12 +99,6 @@ class ServerProcess:
             )
         return None
 
-    def _foreign_or_nothing(self) -> AdoptResult:
-        port = wanted_port(self._config.engine, self._index)
-        if port and not is_free(port):
-            return AdoptResult(AdoptOutcome.FOREIGN, f"port {port} is held by {describe_holder(port)}, which is not ours")
-        return AdoptResult(AdoptOutcome.NOTHING)
-
     # starting
 
     def launch(self, now: float) -> None:
@@ -115,34 +106,9 @@ class ServerProcess:
         left = [] if self._watch.record is None else sorted(mark.pid for mark in owned_processes(self._watch.record))
         if left:
             raise StartRefused(f"replica {self.name} still has {len(left)} processes (pid {left[0]}): stop it first.")
-        port = wanted_port(self._config.engine, self._index) or free_port()
-        # SGLang binds its port only after the model is loaded: a conflict would cost the whole load.
-        refuse_taken_port(port)
-        launch, api_key, key_path = secrets.token_hex(8), new_api_key(), self._run.servers / f"{self.name}.yaml"
-        command = local_command(
-            self._config,
-            self._environ,
-            run=str(self._run.root),
-            replica=self.name,
-            index=self._index,
-            launch=launch,
-            port=port,
-            api_key=api_key,
-            key_path=key_path,
-        )
-        record = ServerRecord(
-            replica=self.name,
-            launch=launch,
-            boot=boot_id(),
-            host=LOOPBACK,
-            port=port,
-            api_key=api_key,
-            command=command.redacted,
-            launched_at=now,
-            log_offset=server_log.log_bytes(self._watch.log_path),
-            gpu_memory_before_bytes=self._watch.gpu_memory_used(),
-        )
-        write_launch(self._run.servers, record, {key_path.name: command.yaml})
+        launch = choose_launch(self._config.engine, self._run, self._index)
+        command = local_command(self._config, self._environ, launch)
+        record = write_down(launch, self._watch, command=command.redacted, files={"yaml": command.yaml}, now=now)
         self._popen = self._start(command)
         stat = read_stat(self._popen.pid)
         main = ProcessMark(self._popen.pid, stat.mark.start_ticks if stat is not None else 0)
@@ -220,8 +186,7 @@ class ServerProcess:
         record = self._watch.record
         if record is None:
             return StopReport(clean=True, message=f"replica {self.name}: nothing was running")
-        if self._watch.probe is not None:
-            self._watch.probe.forget()
+        self._watch.forget_answers()
         times = StopTimes(deadline_s)
         ended = await end_processes(record, times, self._reap)
         how = "ended when asked" if ended.politely else f"did not end within {deadline_s:g} s"
@@ -244,7 +209,4 @@ class ServerProcess:
 
     async def abort(self, session: aiohttp.ClientSession, rids: Sequence[str] | None) -> None:
         """Aborts these requests, or all. Raises AbortFailed."""
-        endpoint = self._watch.endpoint()
-        if endpoint is None:
-            raise AbortFailed(f"replica {self.name} has no server to abort requests on.")
-        await abort_requests(session, endpoint, rids)
+        await self._watch.abort(session, rids)

@@ -10,7 +10,9 @@ import pytest
 from backend.config import RunConfig
 from backend.job.container_command import ContainerCommand, container_command
 from backend.job.docker_command import explain_docker_error
+from backend.job.launch_command import Launch
 from backend.job.replica import StartRefused
+from backend.run_dir import RunDir
 
 
 def make_command(
@@ -20,10 +22,7 @@ def make_command(
     config = RunConfig.model_validate(
         {"name": "r", "model": {"path": model}, "engine": fields, "datasets": [{"name": "A", "path": "a.jsonl"}]}
     )
-    return container_command(
-        config, environ or {}, run=Path("/runs/r"), replica="0", index=0, launch="aa", port=31000, api_key="secret",
-        key_path=Path("/runs/r/servers/0.yaml"), env_path=Path("/runs/r/servers/0.env"),
-    )  # fmt: skip
+    return container_command(config, environ or {}, Launch(RunDir(Path("/runs/r")), 0, "aa", 31000, "secret"))
 
 
 def value(command: ContainerCommand, option: str) -> str:

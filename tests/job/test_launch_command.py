@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from backend.config import RunConfig
-from backend.job.launch_command import gpus_of, key_file, local_command, redact, server_environment, wanted_port, without_flag
+from backend.job.launch_command import (
+    Launch,
+    gpus_of,
+    key_file,
+    local_command,
+    redact,
+    server_environment,
+    wanted_port,
+    without_flag,
+)
 from backend.job.replica import StartRefused
+from backend.run_dir import RunDir
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,10 +37,7 @@ def make_config(*args: str, served_name: str | None = None, **engine: Any) -> Ru
 
 
 def argv_of(config: RunConfig, environ: dict[str, str] | None = None) -> list[str]:
-    return local_command(
-        config, environ or {}, run="/runs/r", replica="0", index=0, launch="aa", port=31000, api_key="k",
-        key_path=Path("/runs/r/servers/0.yaml"),
-    ).argv  # fmt: skip
+    return local_command(config, environ or {}, Launch(RunDir(Path("/runs/r")), 0, "aa", 31000, "k")).argv
 
 
 def test_sglang_is_started_on_the_loopback_address_with_metrics_and_a_key_file() -> None:
