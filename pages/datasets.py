@@ -12,6 +12,7 @@ from backend.report.dataset import cap_tokens, is_early, read_lengths, read_pace
 from backend.report.dataset_charts import lengths_chart, pace_chart
 from backend.report.events import last_event
 from backend.report.formatting import plural
+from backend.report.headline import dataset_headline
 from backend.report.pending import read_pending, with_pending
 from backend.report.status import read_status
 from backend.report.views import DatasetView, RunView
@@ -22,6 +23,7 @@ from pages.clock import local, zone
 from pages.dataset_parts import draw_ends, draw_head, draw_refusals, draw_state
 from pages.dataset_picker import pick_dataset
 from pages.export_part import draw_export
+from pages.headline import headline
 from pages.held import draw_hold
 from pages.nothing import cannot, no_run
 from pages.pressing import tell_answers
@@ -41,11 +43,12 @@ def read_view(run: RunDir) -> RunView:
 
 @st.fragment(run_every=HEAD_S)
 def head(run: RunDir, name: str) -> None:
-    """State, limits and buttons."""
+    """The sentence, state, limits and buttons."""
     try:
         view = read_view(run)
         dataset = next(d for d in view.datasets if d.name == name)
         bad = last_event(run, "dataset.bad_lines", f"dataset:{name}")
+        headline(dataset_headline(view, dataset))
         with st.container(horizontal=True, vertical_alignment="center"):
             draw_state(view, dataset)
             dataset_buttons(run, view, dataset, place="depth")

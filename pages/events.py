@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import streamlit as st
 
 from backend.records import Severity
-from backend.report.events import EventFilter, events_csv, read_events
+from backend.report.events import EventFilter, events_csv, events_headline, read_counts, read_events
 from backend.report.formatting import plain, plural
 from backend.run_dir import RunDir, RunDirError
+from pages.headline import headline
 from pages.nothing import cannot, no_run
 from pages.run_picker import picked_run
 from pages.states import of_severity
@@ -21,6 +24,15 @@ LOUDNESS = {
     "Errors": (Severity.ERROR,),
 }
 COLUMNS = [Column("Time"), Column("Severity"), Column("Subject"), Column("What happened"), Column("By")]
+
+
+@st.fragment(run_every=REFRESH_S)
+def head(run: RunDir) -> None:
+    """How much has happened."""
+    try:
+        headline(events_headline(read_counts(run), time.time()))
+    except RunDirError:
+        return  # the list says why
 
 
 def ask_filter(subjects: tuple[str, ...]) -> EventFilter:
@@ -47,9 +59,7 @@ def draw_events(run: RunDir, wanted: EventFilter) -> None:
         cannot("The events cannot be read", error)
         return
     if not page.total:
-        st.text(
-            "No event matches." if page.subjects else "Nothing has happened yet: events stand here once the run is started."
-        )
+        st.text("No event matches." if page.subjects else "Events stand here once the run is started.")
         return
     rows = [[Moment(e.at), of_severity(e.severity), e.subject, e.message, e.who] for e in page.events]
     draw_table(COLUMNS, rows, label="Events, newest first")
@@ -75,4 +85,5 @@ else:
     except RunDirError as error:
         cannot("The events cannot be read", error)
     else:
+        head(run)
         draw_events(run, ask_filter(subjects))

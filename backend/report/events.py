@@ -10,7 +10,7 @@ from typing import Final
 
 from backend.heartbeat import has_table, reading
 from backend.records import Severity
-from backend.report.formatting import csv_cell, moment
+from backend.report.formatting import csv_cell, duration, moment, plural
 from backend.report.views import EventView
 from backend.run_dir import RunDir
 
@@ -37,6 +37,35 @@ class EventPage:
     events: tuple[EventView, ...]
     total: int
     subjects: tuple[str, ...]  # of all events of the run, sorted
+
+
+@dataclass(frozen=True, slots=True)
+class EventCounts:
+    """All events of a run."""
+
+    total: int = 0
+    warnings: int = 0
+    errors: int = 0
+    newest_at: float | None = None  # epoch seconds
+
+
+def read_counts(run: RunDir) -> EventCounts:
+    """How many there are. Raises RunDirError."""
+    with reading(run.state) as con:
+        if con is None or not has_table(con, "events"):
+            return EventCounts()
+        query = "SELECT count(*), sum(severity = ?), sum(severity = ?), max(at) FROM events"
+        total, warnings, errors, newest_at = con.execute(query, (Severity.WARNING, Severity.ERROR)).fetchone()
+    return EventCounts(total, warnings or 0, errors or 0, newest_at)
+
+
+def events_headline(counts: EventCounts, now: float) -> str:
+    """All that happened in a sentence: "121 events, 1 error and 3 warnings among them; the newest 12 s ago."."""
+    if counts.newest_at is None:
+        return "Nothing has happened yet."
+    loud = [plural(n, word) for n, word in ((counts.errors, "error"), (counts.warnings, "warning")) if n]
+    among = f"{' and '.join(loud)} among them" if loud else "no error or warning among them"
+    return f"{plural(counts.total, 'event')}, {among}; the newest {duration(max(0.0, now - counts.newest_at))} ago."
 
 
 def read_events(run: RunDir, wanted: EventFilter, *, limit: int, offset: int = 0) -> EventPage:

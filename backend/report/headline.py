@@ -5,13 +5,14 @@ The command line's sentences are `status_text.py`'s; they name commands, these s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
-from backend.report.formatting import compact, duration, plural
+from backend.report.formatting import compact, duration, number, plural
+from backend.report.looks import NOT_BEGUN, of_dataset
 from backend.report.views import DatasetView, RunView
 
 OVER: Final = frozenset({DatasetState.DONE, DatasetState.KILLED, DatasetState.FAILED})
@@ -39,6 +40,18 @@ def headline(view: RunView) -> str:
         case RunPhase.STOPPING:
             return f"Stopping the engine, {done}."
     return f"{view.phase.value.capitalize()}, {done}."
+
+
+def dataset_headline(view: RunView, dataset: DatasetView) -> str:
+    """How far one dataset is: "B3 is running: 812 of 2,000 samples finished, 1.6M of 4.0M tokens."."""
+    look = of_dataset(dataset, alive=view.supervisor.state is SupervisorState.ALIVE)
+    verb = "has" if look is NOT_BEGUN else "" if look.word.startswith("was ") else "is"
+    state = " ".join(word for word in (dataset.name, verb, look.word.removesuffix("…")) if word)
+    if dataset.finished_samples is None or dataset.completion_tokens is None:
+        return f"{state}: how much is finished is not known."
+    samples = _of(number(dataset.finished_samples), number, dataset.total_samples)
+    tokens = _of(compact(dataset.completion_tokens), compact, dataset.token_budget)
+    return f"{state}: {samples} samples finished, {tokens} tokens."
 
 
 def supervisor_trouble(view: RunView) -> str | None:
@@ -118,6 +131,11 @@ def age_words(view: RunView) -> str | None:
         return None
     age_s = max(0.0, view.at - created_at)
     return duration(age_s if age_s < 60 else age_s // 60 * 60).removesuffix(" 00 s")
+
+
+def _of(part: str, write: Callable[[float | None], str], whole: float | None) -> str:
+    """ "812 of 2,000"; without a whole "812"."""
+    return part if whole is None else f"{part} of {write(whole)}"
 
 
 def _roughly(seconds: float) -> str:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from backend.records import Severity
-from backend.report.events import EventFilter, events_csv, last_event, read_events
+from backend.report.events import (
+    EventCounts,
+    EventFilter,
+    events_csv,
+    events_headline,
+    last_event,
+    read_counts,
+    read_events,
+)
 from backend.run_dir import RunDir, open_state
 from tests.made_run import make_run
 
@@ -86,3 +94,13 @@ def test_the_csv_holds_every_event_and_no_formula(run: RunDir) -> None:
         "1970-01-01 00:16:44 UTC", "warning", "dataset:alpha", "dataset.bad_lines", "supervisor", "50% of\nthe_lines\\x1b[31m"
     ]  # fmt: skip
     assert rows[1][-1] == """'=HYPERLINK("http://evil.example")"""
+
+
+def test_all_that_happened_is_told_in_a_sentence(run: RunDir) -> None:
+    told = "5 events, 1 error and 2 warnings among them; the newest 1 min 00 s ago."
+    assert events_headline(read_counts(run), 1064.0) == told
+    assert events_headline(EventCounts(1, newest_at=7.0), 3.0) == "1 event, no error or warning among them; the newest 0 s ago."
+
+
+def test_nothing_that_happened_is_told_as_well(tmp_path: Path) -> None:
+    assert events_headline(read_counts(make_run(tmp_path)), 9.0) == "Nothing has happened yet."
