@@ -112,7 +112,10 @@ def _parse(text: str) -> dict[str, Any]:
     except duckdb.Error as error:
         raise SqlRefusedError(str(error)[:2000]) from None
     kinds = {statement.type.name for statement in statements}
-    tree: dict[str, Any] = json.loads(row[0])
+    try:
+        tree: dict[str, Any] = json.loads(row[0])
+    except RecursionError:
+        raise SqlRefusedError("The statement is nested too deeply; name its parts by WITH.") from None
     if kinds - {"SELECT"} or tree.get("error"):
         other = ", ".join(sorted(kinds - {"SELECT"})).replace("_", " ")
         raise SqlRefusedError(f"{other or 'This'} is not run here: this box only reads. Write one SELECT.")

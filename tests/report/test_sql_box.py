@@ -91,7 +91,9 @@ ESCAPES = {
     "a parse error": "SELECT FROM WHERE",
     "NUL": "SELECT 1\0; DROP TABLE kept",
     "very long": "SELECT " + "1," * 20_000 + "1",
-    "very deep": "SELECT " + "(" * 9_000 + "1" + ")" * 9_000,
+    "deep expressions": "SELECT " + "abs(" * 500 + "1" + ")" * 500,
+    "deep queries": "SELECT * FROM " + "(SELECT * FROM " * 500 + "samples" + ")" * 500,
+    "deeper than DuckDB reads": "SELECT " + "(" * 9_000 + "1" + ")" * 9_000,
 }
 
 
