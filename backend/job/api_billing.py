@@ -7,6 +7,7 @@ have been at most is set aside. Each works in the background while its reservati
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,8 @@ from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.request_faults import RejectedError
 from backend.records import Prompt
+
+log = logging.getLogger(__name__)
 
 LOOKUP_AFTER_S: Final = (1.0, 2.0, 4.0)  # a bill is ready some time after its answer has ended
 
@@ -43,12 +46,17 @@ class ApiBilling:
         exchange.stream.finish()
         task = asyncio.create_task(self._book(ticket, prompt, exchange, outcome))
         self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        task.add_done_callback(self._ended)
 
     async def close(self) -> None:
         """Waits until all are booked; no further bill is asked for."""
         self._no_more_lookups = True
         await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: an attempt could not be booked; its worst case stays set aside", self.route.name, exc_info=error)
 
     async def _book(self, ticket: Ticket, prompt: Prompt, exchange: Exchange, outcome: str) -> None:
         route = self.route

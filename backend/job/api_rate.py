@@ -136,6 +136,11 @@ class ApiRate:
             streams = min(streams, for_answers / speed)
         return max(1, int(streams))
 
+    @property
+    def stream_tokens_per_s(self) -> float | None:
+        """Tokens a second of one answer, from its start to its end; None before the first."""
+        return self._speed_tokens_per_s
+
     def view(self, now: float) -> RateView:
         """The limits as they are known now."""
         self._requests.forget(now)

@@ -30,13 +30,14 @@ from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.rates import Window
 from backend.job.reconcile import ENDED
+from backend.job.routes import LOCAL
 from backend.job.slots import Slots
 from backend.job.spend import Spend, projected_usd
 from backend.job.state_store import StateStore
 from backend.job.wishes import RefusedError, Want, Wishes
 from backend.prices.lookup import prices_of
 from backend.probes import create_table, write
-from backend.records import ApiState, ApiStatus, Intent, IntentAction
+from backend.records import ApiState, ApiStatus, Intent, IntentAction, Severity
 from backend.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,7 @@ class Apis:
 
     def update(self, wishes: Wishes, *, admitting: bool) -> None:
         """Each second, and when something else is wanted."""
+        self._tell_failed_probe()
         for name, runner in self._runners.items():
             sources = wishes.datasets[name].route.sources
             if sources != runner.sources:
@@ -239,6 +241,15 @@ class Apis:
         await self._store.run(keep)
         self._bulletin.tell("api.probed", f"api:{route.name}", sentence(probe, order.ended), who=order.who)
 
+    def _tell_failed_probe(self) -> None:
+        probe = self._probe
+        if probe is None or not probe.done() or probe.cancelled() or (error := probe.exception()) is None:
+            return
+        self._probe = None
+        log.error("the probe failed", exc_info=error)
+        words = f"The probe failed ({error}): an error in Headway itself, logs/supervisor.log has it. Its samples are kept."
+        self._bulletin.tell("api.probe_failed", "run", words, Severity.ERROR)
+
     # -- what is told ------------------------------------------------------------------------------------------------------
 
     def conditions(self, wishes: Wishes) -> Iterator[Condition]:
@@ -302,6 +313,13 @@ class Apis:
         ]
         known = [one for one in left if one is not None]
         return projected_usd(spent_usd, tokens, sum(known)) if len(known) == len(left) else None
+
+    def stream_speed(self, runner: DatasetRunner, engine_tokens_per_s: float | None) -> float | None:
+        """Tokens a second of one request of a dataset, for its budget; None where it is not known."""
+        if LOCAL in runner.sources:
+            return engine_tokens_per_s  # where both work on it, that of a part of its requests
+        apis = [self.slots[name].route.rate.stream_tokens_per_s for name in runner.sources if name in self.slots]
+        return apis[0] if apis else None
 
     def work_is_left(self, wishes: Wishes) -> bool:
         """Whether something that is left to make is routed to an API."""

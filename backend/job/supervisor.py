@@ -33,7 +33,6 @@ from backend.job.in_flight import InFlightJournal
 from backend.job.ledger import Ledger
 from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
-from backend.job.routes import LOCAL
 from backend.job.sampler import Sampler
 from backend.job.situation import job_status, observed
 from backend.job.state_store import StateStore
@@ -298,7 +297,7 @@ class Supervisor:
         self.slots.admitting = self.slots.admitting and wishes.run is Want.RUNNING
         for name, runner in self.runners.items():
             wish = wishes.datasets[name]
-            runner.request_speed_tokens_per_s = speed if LOCAL in runner.sources else None
+            runner.request_speed_tokens_per_s = self.apis.stream_speed(runner, speed)
             runner.open = wish.want is Want.RUNNING and runner.state is not DatasetState.HELD
             runner.set_cap(wish.max_new_tokens)
             if runner.admission.limits != limits_of(wish):

@@ -10,6 +10,7 @@ import pytest
 
 from backend.job.api_in_flight import Noted
 from backend.records import ApiState, DatasetState, Intent, IntentAction
+from backend.simulator.settings import Prices
 from tests.job.api_job import ApiJob, api_job
 
 PROMPTS = [f"What is {n} plus {n}?" for n in range(40)]
@@ -233,6 +234,23 @@ async def test_near_the_cap_concurrency_shrinks_at_the_cap_it_pauses_and_a_highe
         job.wishes = type(job.wishes)(**{**_fields(job.wishes), "api_caps": {"a": 1.0}})
         await job.until(lambda: job.finished() == 40)
         check_bill(job)
+
+
+async def test_an_api_that_is_dearer_than_its_prices_say_is_kept_below_the_cap_all_the_same(tmp_path: Path) -> None:
+    """Reservations grow with what was really charged, so that fewer requests are open than the prices would allow."""
+    dearer = Prices(input_usd_per_mtok=1.5, output_usd_per_mtok=6.0)
+    async with api_job(tmp_path, {"A": PROMPTS}, api={"spend_cap_usd": 0.012}, server={"prices": dearer}) as job:
+        await job.until(lambda: job.status.state is ApiState.CAPPED and not job.apis.slots["a"].requests)
+        assert job.finished() < 40
+        assert float(job.server.bill.usd) <= 0.012
+        check_bill(job)
+
+
+async def test_a_token_budget_holds_at_an_api(tmp_path: Path) -> None:
+    prompts = [f"What is {n} plus {n}?" for n in range(2_000)]
+    async with api_job(tmp_path, {"A": prompts}, dataset={"token_budget": 30_000}, api={"concurrency": 32}) as job:
+        await job.until(lambda: job.runners["A"].limit_reached() is not None)
+        assert job.ledger.totals("A").completion_tokens == pytest.approx(30_000, rel=0.03)
 
 
 async def test_without_a_price_no_cap_could_be_kept_and_nothing_is_sent(tmp_path: Path) -> None:

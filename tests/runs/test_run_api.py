@@ -73,7 +73,7 @@ def test_a_run_is_probed_switched_and_switched_back_and_the_bill_is_right(
     ids = {name: write_prompts(tmp_path / f"{name}.jsonl", 150) for name in ("one", "two")}
     run = make([{"name": name, "path": f"{name}.jsonl"} for name in ids], args=["--mean", "400", "--speed", "8"])
     run.start()
-    run.wait(lambda s: s.replicas[0].in_flight > 0 and s.datasets[0].finished_samples > 8)
+    run.wait(lambda s: s.replicas[0].in_flight > 0 and s.datasets[0].finished_samples > 40)
     run.probe("sim", 16, 0.5)
     deadline = time.monotonic() + 60
     while "sim" not in read_probes(run.run):
@@ -82,8 +82,11 @@ def test_a_run_is_probed_switched_and_switched_back_and_the_bill_is_right(
     probe = read_probes(run.run)["sim"]
     assert probe.answered == 16
     assert probe.cost_usd == pytest.approx(probe.cost_by_prices_usd)
+    assert probe.lengths_p_value is not None  # the engine's answers are made to be longer
+    assert probe.lengths_p_value < 0.05
     for name in ids:
         run.route(name, "sim")
+    assert "Answers differ in length more than chance explains" in run.words("api.probed")
     run.wait(lambda s: s.apis[0].in_flight > 0 and s.apis[0].state is ApiState.OPEN)
     run.wait(lambda s: s.replicas[0].in_flight == 0, what="requests at the engine finish there")
     run.route("two", "both:sim")
