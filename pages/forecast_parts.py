@@ -9,6 +9,7 @@ from backend.report.end_words import length_words
 from backend.report.forecast import ForecastView, record_words
 from backend.report.forecast_charts import datasets_chart, fan_chart, range_history_chart
 from backend.report.formatting import DASH, compact, number
+from backend.report.headline import naive_words
 from backend.report.sensitivity import SensitivityTable, sensitivity_of
 from pages.charts import dark, draw
 from pages.clock import time_html, zone
@@ -20,8 +21,8 @@ def draw_as_of(view: ForecastView) -> None:
     parts = [shown(record_words(view.record))]
     if view.said is not None:
         parts.insert(0, f"as of {time_html(view.said.at)}")
-    if view.naive_s is not None:
-        parts.append(f"simple extrapolation: {shown(length_words(view.naive_s))}")
+    if (words := naive_words(view.naive_s)) is not None:
+        parts.append(shown(words))
     st.html(f'<div class="hw-fact-name">{" · ".join(parts)}</div>')
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from backend import config, forecasts, telemetry_store
 from backend.config import RunConfig
-from backend.forecast.forecast import DatasetForecast, naive
+from backend.forecast.forecast import DatasetForecast
 from backend.forecast.paths import Paths, paths
 from backend.forecasts import Basis, RangeSaid, Said, held_share
 from backend.heartbeat import has_table, reading
@@ -22,7 +22,7 @@ from backend.report.assumptions import Assumption, assumption_rows
 from backend.report.chart_labels import Mark
 from backend.report.end_words import Span, span_after
 from backend.report.ending import Ending, EndKind, dataset_ends, ending
-from backend.report.headline import OVER
+from backend.report.headline import OVER, naive_eta_s, naive_speed
 from backend.report.live_series import first_sample_at
 from backend.report.live_telemetry import ALL, read_events
 from backend.report.status import read_status
@@ -118,7 +118,7 @@ def forecast_view(run: RunDir, now: float) -> ForecastView:
         events=events,
         assumptions=assumption_rows(said.forecast, basis) if said is not None and basis is not None else (),
         record=Record(len(own), held_share(own), assumed.own_results if assumed else 0),
-        naive_s=naive(basis.observation) if basis is not None and end.kind in (EndKind.GOING, EndKind.STANDING) else None,
+        naive_s=naive_eta_s(view.datasets, naive_speed(said)) if end.kind in (EndKind.GOING, EndKind.STANDING) else None,
         deadline=deadline_of(view),
         settings=settings,
     )

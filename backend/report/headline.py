@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
+from backend.forecasts import Said
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
 from backend.report.formatting import compact, duration, number, plural
@@ -95,6 +96,11 @@ def naive_eta_s(datasets: Sequence[DatasetView], tokens_per_s: float | None) -> 
             return None
         remaining += max(0.0, min(limits))
     return remaining / tokens_per_s if remaining > 0 else None
+
+
+def naive_speed(said: Said | None) -> float | None:
+    """Tokens/s of the last five minutes before the newest forecast; None where it knew none."""
+    return said.forecast.assumptions.naive_tokens_per_s if said is not None and said.forecast.assumptions is not None else None
 
 
 def naive_words(seconds: float | None) -> str | None:

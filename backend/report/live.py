@@ -22,7 +22,7 @@ from backend.report.apis_text import spend_figure
 from backend.report.ending import Ending, ending
 from backend.report.figures import Figure, GpuFigures, Trends, figures, gpu_figures, honest_mean
 from backend.report.formatting import plural
-from backend.report.headline import age_words, headline, naive_eta_s, naive_words, share_done, supervisor_trouble
+from backend.report.headline import age_words, headline, naive_eta_s, naive_speed, naive_words, share_done, supervisor_trouble
 from backend.report.live_telemetry import Charts, Now, Slow, read_charts, read_events, read_now, read_slow
 from backend.report.pending import read_pending, with_pending
 from backend.report.status import read_status
@@ -196,7 +196,7 @@ class LiveRuns:
             view,
             seq=int(now) - OVERLAP_S,
             ending=end,
-            naive=naive_words(naive_eta_s(view.datasets, slow.speed_tokens_per_s)) if alive else None,
+            naive=naive_words(naive_eta_s(view.datasets, naive_speed(said) or slow.speed_tokens_per_s)) if alive else None,
             figures=figures(
                 view,
                 measured.driver,

@@ -113,7 +113,7 @@ def test_apply_asks_first_and_then_writes_each_wish_once(run: RunDir) -> None:
     press(at, "apply-form")
     assert "alpha: at most 3,000 samples" in told(at)
     assert wishes(run) == []
-    press(at, "dialog-confirm")
+    press(at, "dialog-agree")
     wanted = [
         ("run", {"key": "datasets.alpha.max_new_tokens", "value": 2048}),
         ("run", {"key": "datasets.alpha.max_samples", "value": 3000}),
@@ -124,7 +124,7 @@ def test_apply_asks_first_and_then_writes_each_wish_once(run: RunDir) -> None:
 def test_an_option_can_be_applied_as_well(run: RunDir) -> None:
     at = open_it(run)
     press(at, "apply-option-0")
-    press(at, "dialog-confirm")
+    press(at, "dialog-agree")
     assert len(wishes(run)) >= 1
 
 
@@ -134,7 +134,7 @@ def test_what_a_wish_is_refused_for_is_told_and_none_is_written(run: RunDir) -> 
     field(at, "Requests in flight").set_value(50_000)
     at.run()
     press(at, "apply-form")
-    press(at, "dialog-confirm")
+    press(at, "dialog-agree")
     assert "must be a whole number from 1 to 20000" in words(at)
     assert wishes(run) == []
 
@@ -146,7 +146,7 @@ def test_replicas_are_imagined_and_how_to_get_them_is_said(run: RunDir) -> None:
     assert "With these changes" in words(at)
     press(at, "apply-form")
     assert "engine.replicas = 2" in told(at)
-    assert not [button for button in at.button if button.key == "dialog-confirm"]
+    assert not [button for button in at.button if button.key == "dialog-agree"]
 
 
 def test_a_deadline_is_set_and_dropped_here(run: RunDir) -> None:

@@ -17,6 +17,8 @@ from backend.records import DatasetState, RunPhase
 from backend.report.ending import EndKind, sentence
 from backend.report.forecast import HISTORY_POINTS, ForecastView, Record, forecast_view, record_words
 from backend.report.forecast_charts import datasets_chart, fan_chart, range_history_chart
+from backend.report.headline import naive_words
+from backend.report.live import LiveRuns
 from backend.run_dir import RunDir, open_state
 from tests.forecast.made_observation import dataset, observation
 from tests.made_forecast import status_of, two_datasets, write_finished, write_forecast
@@ -61,6 +63,14 @@ def test_a_run_at_work_is_told_as_moments(at_work: RunDir) -> None:
     assert view.ending.span.p50 == NOW + said.forecast.remaining.p50
     assert said_of(view).startswith("Done today ")
     assert ", most likely 1" in said_of(view)
+
+
+def test_simple_extrapolation_is_the_same_on_every_page(at_work: RunDir) -> None:
+    write_forecast(at_work, SEEN, NOW)
+    live = LiveRuns(lambda: at_work.root.parent, lambda: NOW)
+    naive_s = forecast_view(at_work, NOW).naive_s
+    assert naive_s is not None
+    assert live.answer("demo", 0, "15m").naive == naive_words(naive_s)
 
 
 def test_a_run_that_does_not_work_is_told_as_work_that_waits(at_work: RunDir) -> None:
