@@ -157,6 +157,12 @@ def test_a_literal_key_where_a_name_belongs_is_refused_and_not_repeated() -> Non
     assert "hunter2" not in fault
 
 
+def test_an_api_takes_no_field_that_the_spend_cap_or_the_reading_of_its_answers_rests_on() -> None:
+    for field in ("max_tokens", "stream", "model", "n"):
+        api = {"base_url": "https://x", "model": "m", "extra_body": {field: 1}}
+        assert f"api.o.extra_body.{field}: is refused" in only(check(config(api={"o": api})))
+
+
 def test_an_api_names_its_key_once() -> None:
     api = {"base_url": "https://x", "model": "m", "api_key_env": "A", "api_key_file": "/f"}
     assert "Keep one of them" in only(check(config(api={"o": api})))

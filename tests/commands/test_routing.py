@@ -1,0 +1,86 @@
+"""`route` and `probe` write what is wanted, say what it may cost first, and refuse what is not there."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.__main__ import main
+from backend.records import DatasetState
+from backend.run_dir import RunDir, open_state
+from tests.made_comparison import APIS, SOLD, make_compared
+from tests.made_run import beat, job_status
+
+CAPPED = SOLD.replace("concurrency = 8", "concurrency = 8\nmax_new_tokens = 4000")
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
+    """Not at work: what is wanted waits for the next start."""
+    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return make_compared(tmp_path, CAPPED + APIS, begun=False)
+
+
+def wishes(run: RunDir) -> list[tuple[str, object]]:
+    with closing(open_state(run)) as con:
+        return [
+            (row["subject"], json.loads(row["value"])) for row in con.execute("SELECT subject, value FROM intents ORDER BY id")
+        ]
+
+
+def test_a_dataset_is_routed_to_an_api_to_both_and_back(run: RunDir) -> None:
+    for to in ("fast", "both:fast", "local"):
+        assert main(["route", "demo", "alpha", to]) == 0
+    assert wishes(run) == [("dataset:alpha", {"to": to}) for to in ("fast", "both:fast", "local")]
+
+
+def test_all_that_wait_and_all_that_are_left_are_routed_at_once(run: RunDir) -> None:
+    said = job_status()
+    ended = replace(said.datasets[0], state=DatasetState.DONE)
+    beat(run, replace(said, datasets=(ended, said.datasets[1])), time.time())
+    assert main(["route", "demo", "--waiting", "fast"]) == 0
+    assert main(["route", "demo", "--all", "local"]) == 0
+    assert wishes(run) == [("dataset:beta", {"to": "fast"}), ("dataset:beta", {"to": "local"})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["route", "demo", "alpha", "fats"], "There is no API 'fats'. Did you mean"),
+        (["route", "demo", "alhpa", "fast"], "no dataset 'alhpa'"),
+        (["route", "demo", "fast"], "Name one dataset, or give --waiting or --all"),
+        (["route", "demo", "--waiting", "alpha", "fast"], "Name one dataset, or give --waiting or --all"),
+        (["probe", "demo", "nobody", "--cap-usd", "1", "--yes"], "There is no API 'nobody'"),
+        (["probe", "demo", "fast", "--cap-usd", "1"], "give --yes to agree"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    run: RunDir, arguments: list[str], words: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(arguments) == 1
+    assert words in capsys.readouterr().err
+    assert wishes(run) == []
+
+
+def test_a_probe_says_its_worst_price_before_it_is_wished(run: RunDir, capsys: Capture) -> None:
+    assert main(["probe", "demo", "fast", "--prompts", "16", "--cap-usd", "0.5", "--yes"]) == 0
+    assert "16 prompts to fast (qwen3-8b): at most $0.092 by the prices (run.toml)" in capsys.readouterr().out
+    assert wishes(run) == [("run", {"api": "fast", "prompts": 16, "cap_usd": 0.5})]
+
+
+def test_the_cap_is_set_while_the_run_goes_on(run: RunDir, capsys: Capture) -> None:
+    assert main(["set", "demo", "api.fast.spend_cap_usd=12.50"]) == 0
+    assert "api.fast.spend_cap_usd: none → 12.5" in capsys.readouterr().out
+    assert main(["set", "demo", "api.fast.spend_cap_usd=lots"]) == 1
+    assert "must be an amount in USD" in capsys.readouterr().err
+    assert wishes(run) == [("run", {"key": "api.fast.spend_cap_usd", "value": 12.5})]
