@@ -32,7 +32,7 @@ def _confirm_changes(run: RunDir, changes: Changes, replicas: int) -> None:
     if not wanted:
         return
     tokens = [wish_of(run, *_subject_and_want(wish), "apply")[1] for wish in wanted]
-    confirm("Apply", lambda: _write(run, wanted, tokens), grave=bool(changes.dropped))
+    confirm("Apply", lambda: _write(run, wanted, tokens), harmless=not changes.dropped)
 
 
 def _write(run: RunDir, wanted: tuple[Wish, ...], tokens: list[str]) -> None:
