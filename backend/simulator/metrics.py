@@ -1,161 +1,176 @@
-"""The /metrics page in Prometheus' text format, with SGLang's names, labels and help lines."""
+"""The metrics of SGLang: its names, labels and help lines, and where the simulator takes the values from.
+
+How they become a page is `exposition.py`'s; what an old SGLang tells instead, `old_metrics.py`'s.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.simulator.counters import Histogram
-from backend.simulator.settings import Profile
+from backend.simulator.counters import Gauges, Histogram, RequestCounts, StreamCounts
+from backend.simulator.exposition import Family, Labels, write_page
+from backend.simulator.old_metrics import old_families
+from backend.simulator.settings import Profile, Settings
 
 if TYPE_CHECKING:
+    from backend.simulator.batching import Scheduler
     from backend.simulator.server import SimulatedServer
 
-Labels = dict[str, str]
 _TIERS = ("host_hit", "storage_hit")
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric: `kind` is counter, gauge or histogram; rows are (labels, value) or (labels, Histogram)."""
-
-    name: str
-    kind: str
-    description: str
-    rows: list[tuple[Labels, float | Histogram]]
 
 
 def render(server: SimulatedServer, *, underscores: bool = False, openmetrics: bool = False) -> str:
     """The whole page; `underscores` spells sglang_ for sglang:, as content negotiation makes the real one do."""
-    families = _old_families(server) if server.settings.profile is Profile.OLD else _families(server)
-    lines: list[str] = []
-    for family in families:
-        if not family.rows:
-            continue
-        name = "sglang" + ("_" if underscores else ":") + family.name
-        shown = name.removesuffix("_total") if openmetrics and family.kind == "counter" else name
-        lines.append(f"# HELP {shown} {family.description}")
-        lines.append(f"# TYPE {shown} {family.kind}")
-        for labels, value in family.rows:
-            if isinstance(value, Histogram):
-                lines.extend(_histogram_lines(name, labels, value))
-            else:
-                lines.append(f"{name}{_braces(labels)} {_number(value)}")
-    if openmetrics:
-        lines.append("# EOF")
-    return "\n".join(lines) + "\n"
+    families = old_families(server) if server.settings.profile is Profile.OLD else _families(_read(server))
+    return write_page(families, underscores=underscores, openmetrics=openmetrics)
 
 
-def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else str(float(value))
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the metrics are made of, at one moment."""
+
+    settings: Settings
+    scheduler: Scheduler
+    counts: RequestCounts
+    gauges: Gauges
+    pid: int
+    request: Labels  # of what is counted by the front end
+    rank: Labels  # of what the first tensor-parallel rank alone reports
+    ranks: list[Labels]  # every rank reports these: whoever sums over tp_rank counts too much
+    streams: list[tuple[Labels, StreamCounts]]
 
 
-def _braces(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}"
-
-
-def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
-    yield f"{name}_sum{_braces(labels)} {float(histogram.total)}"
-    running = 0
-    for bound, count in zip([*histogram.bounds, None], histogram.counts, strict=True):
-        running += count
-        edge = "+Inf" if bound is None else _bound(bound)
-        yield f"{name}_bucket{_braces(labels | {'le': edge})} {float(running)}"
-    yield f"{name}_count{_braces(labels)} {float(running)}"
-
-
-def _bound(value: float) -> str:
-    return f"{value:.4g}" if value >= 1_000_000 else str(value)
-
-
-def _families(server: SimulatedServer) -> Iterable[Family]:
+def _read(server: SimulatedServer) -> _Reading:
     settings, engine = server.settings, server.engine
     gauges = engine.read_gauges()
-    counts, totals = engine.counts, engine.scheduler.totals
     request = {"model_name": settings.model_name, "engine_type": "unified"}
     rank = request | {"tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
-    pool = settings.max_total_tokens
-    ranks = [rank | {"tp_rank": str(index)} for index in range(settings.tp_size)]
+    return _Reading(
+        settings=settings,
+        scheduler=engine.scheduler,
+        counts=engine.counts,
+        gauges=gauges,
+        pid=server.pid,
+        request=request,
+        rank=rank,
+        ranks=[rank | {"tp_rank": str(index)} for index in range(settings.tp_size)],
+        streams=[
+            (request | {"is_streaming": str(stream).lower()}, one) for stream, one in sorted(engine.counts.by_stream.items())
+        ],
+    )
 
-    def gauge(name: str, description: str, value: float, labels: Labels = rank) -> Family:
-        return Family(name, "gauge", description, [(labels, value)])
 
-    def counter(name: str, description: str, rows: list[tuple[Labels, float | Histogram]]) -> Family:
-        return Family(name, "counter", description, rows)
+def _families(now: _Reading) -> Iterator[Family]:
+    yield from _http(now)
+    yield from _finished(now)
+    yield from _work(now)
+    yield from _retractions(now)
+    yield from _constants(now)
+    yield from _gauges(now)
+    yield from _histograms(now)
+    yield Family(
+        "startup_time_seconds",
+        "gauge",
+        "Engine startup duration by phase in seconds.",
+        [(now.request | {"phase": phase}, now.settings.load_s) for phase in ("load_weight", "scheduler_e2e", "tokenizer_e2e")],
+    )
 
-    def histogram(name: str, description: str, rows: list[tuple[Labels, Histogram]]) -> Family:
-        return Family(name, "histogram", description, [(labels, one) for labels, one in rows if one.count])
 
-    streams = [(request | {"is_streaming": str(stream).lower()}, one) for stream, one in sorted(counts.by_stream.items())]
-    requests = [({"endpoint": path, "method": method}, float(n)) for (path, method), n in counts.http_requests.items()]
+def _counter(name: str, description: str, rows: list[tuple[Labels, float]]) -> Family:
+    return Family(name, "counter", description, list(rows))
+
+
+def _http(now: _Reading) -> Iterator[Family]:
+    requests = [({"endpoint": path, "method": method}, float(n)) for (path, method), n in now.counts.http_requests.items()]
     responses = [
         ({"endpoint": path, "method": method, "status_code": str(status)}, float(n))
-        for (path, method, status), n in counts.http_responses.items()
+        for (path, method, status), n in now.counts.http_responses.items()
     ]
-    yield counter("http_requests_total", "Total number of HTTP requests by endpoint and method", list(requests))
-    yield counter("http_responses_total", "Total number of HTTP responses by endpoint and status code", list(responses))
-    yield counter(
-        "prompt_tokens_total", "Number of prefill tokens processed.", [(labels, one.prompt_tokens) for labels, one in streams]
-    )
-    yield counter(
-        "generation_tokens_total",
-        "Number of generation tokens processed.",
-        [(labels, one.generation_tokens) for labels, one in streams],
-    )
-    yield counter("num_requests_total", "Number of requests processed.", [(labels, one.requests) for labels, one in streams])
-    cached = [(request | {"cache_source": "device"}, float(counts.cached_tokens))] if counts.cached_tokens else []
-    yield counter("cached_tokens_total", "Number of cached prompt tokens by source (device/host/storage).", list(cached))
-    aborted = [(request, float(counts.aborted))] if counts.aborted else []
-    yield counter("num_aborted_requests_total", "Number of requests aborted.", list(aborted))
+    yield _counter("http_requests_total", "Total number of HTTP requests by endpoint and method", requests)
+    yield _counter("http_responses_total", "Total number of HTTP responses by endpoint and status code", responses)
+
+
+def _finished(now: _Reading) -> Iterator[Family]:
+    """Counters that move when a request finishes."""
+    prompt_tokens = [(labels, float(one.prompt_tokens)) for labels, one in now.streams]
+    generation_tokens = [(labels, float(one.generation_tokens)) for labels, one in now.streams]
+    requests = [(labels, float(one.requests)) for labels, one in now.streams]
+    yield _counter("prompt_tokens_total", "Number of prefill tokens processed.", prompt_tokens)
+    yield _counter("generation_tokens_total", "Number of generation tokens processed.", generation_tokens)
+    yield _counter("num_requests_total", "Number of requests processed.", requests)
+    cached = [(now.request | {"cache_source": "device"}, float(now.counts.cached_tokens))] if now.counts.cached_tokens else []
+    yield _counter("cached_tokens_total", "Number of cached prompt tokens by source (device/host/storage).", cached)
+    aborted = [(now.request, float(now.counts.aborted))] if now.counts.aborted else []
+    yield _counter("num_aborted_requests_total", "Number of requests aborted.", aborted)
+
+
+def _work(now: _Reading) -> Iterator[Family]:
+    """Counters that move while the engine works."""
+    totals = now.scheduler.totals
     modes = {
         "prefill_compute": totals.prefill_computed,
         "prefill_cache": totals.prefill_cached,
-        "decode": engine.scheduler.decoded_total,
+        "decode": now.scheduler.decoded_total,
     }
-    yield counter(
+    yield _counter(
         "realtime_tokens_total",
         "Total number of tokens processed (updated on each log interval). mode: prefill_compute, prefill_cache, decode.",
-        [(rank | {"mode": mode}, float(value)) for mode, value in modes.items()],
+        [(now.rank | {"mode": mode}, float(value)) for mode, value in modes.items()],
     )
     effective = {"input": totals.prefill_computed, "device_hit": totals.prefill_cached} | dict.fromkeys(_TIERS, 0)
-    yield counter(
+    yield _counter(
         "prefill_effective_tokens_total",
         "Effective prefill tokens with retracted-request re-counts excluded, updated on each log interval. mode: "
         "device_hit, host_hit, storage_hit, input. Windowed prefix cache hit rate = rate(sum of *_hit) / rate(sum of all "
         "modes); per-tier rate uses a single *_hit mode in the numerator.",
-        [(rank | {"mode": mode}, float(value)) for mode, value in effective.items()],
+        [(now.rank | {"mode": mode}, float(value)) for mode, value in effective.items()],
     )
-    yield counter(
+    yield _counter(
         "cuda_graph_passes_total",
         "Total number of forward passes categorized by CUDA graph.",
         [
-            (rank | {"mode": "prefill_none"}, float(totals.prefill_passes)),
-            (rank | {"mode": "decode_cuda_graph"}, float(int(engine.scheduler.decode_steps))),
+            (now.rank | {"mode": "prefill_none"}, float(totals.prefill_passes)),
+            (now.rank | {"mode": "decode_cuda_graph"}, float(int(now.scheduler.decode_steps))),
         ],
     )
-    # every tensor-parallel rank reports these: whoever sums over tp_rank counts too much
+
+
+def _retractions(now: _Reading) -> Iterator[Family]:
+    totals = now.scheduler.totals
     for name, description, value in (
         ("num_retracted_requests_total", "Total number of retracted requests.", totals.retracted),
         ("num_retracted_input_tokens_total", "Total number of retracted input tokens.", totals.retracted_input),
         ("num_retracted_output_tokens_total", "Total number of retracted output tokens.", totals.retracted_output),
     ):
-        yield counter(name, description, [(one, float(value)) for one in ranks] if totals.retracted else [])
-    yield gauge("num_retracted_reqs", "The number of retracted requests.", gauges.retracted, rank | {"pid": str(server.pid)})
-    yield gauge("num_paused_reqs", "The number of paused requests by async weight sync.", 0, rank | {"pid": str(server.pid)})
-    for name, description, constant in (
+        yield _counter(name, description, [(one, float(value)) for one in now.ranks] if totals.retracted else [])
+    by_process = now.rank | {"pid": str(now.pid)}
+    for name, description, value in (
+        ("num_retracted_reqs", "The number of retracted requests.", now.gauges.retracted),
+        ("num_paused_reqs", "The number of paused requests by async weight sync.", 0),
+    ):
+        yield Family(name, "gauge", description, [(by_process, value)])
+
+
+def _constants(now: _Reading) -> Iterator[Family]:
+    pool = now.settings.max_total_tokens
+    for name, description, value in (
         ("max_total_num_tokens", "Maximum total number of tokens in the KV cache pool.", pool),
         ("weight_memory_usage_gb", "Memory used by model weights in GB.", 60.0),
         ("kv_cache_memory_usage_gb", "Memory used by the KV cache pools in GB.", 50.0),
         ("page_size", "KV cache page size in tokens.", 1),
         ("num_pages", "Number of KV cache pages.", pool),
-        ("context_len", "Maximum context length.", settings.context_length),
+        ("context_len", "Maximum context length.", now.settings.context_length),
     ):
-        yield Family(name, "gauge", description, [(one, float(constant)) for one in ranks])
-    for name, description, reading in (
+        yield Family(name, "gauge", description, [(one, float(value)) for one in now.ranks])
+
+
+def _gauges(now: _Reading) -> Iterator[Family]:
+    """What the last report of the scheduler said."""
+    gauges, pool = now.gauges, now.settings.max_total_tokens
+    for name, description, value in (
         ("num_running_reqs", "The number of running requests.", gauges.running),
         ("num_queue_reqs", "The number of requests in the waiting queue.", gauges.queued),
         ("num_grammar_queue_reqs", "The number of requests in the grammar waiting queue.", 0),
@@ -185,66 +200,32 @@ def _families(server: SimulatedServer) -> Iterable[Family]:
         ("new_token_ratio", "The new token ratio.", gauges.new_token_ratio),
         ("is_cuda_graph", "Whether the batch is using CUDA graph.", 0),
     ):
-        yield gauge(name, description, reading)
-    yield histogram(
-        "time_to_first_token_seconds",
-        "Histogram of time to first token in seconds.",
-        [(labels, one.time_to_first_token) for labels, one in streams],
-    )
-    yield histogram(
-        "e2e_request_latency_seconds",
-        "Histogram of End-to-end request latency in seconds",
-        [(labels, one.e2e_latency) for labels, one in streams],
-    )
-    yield histogram(
-        "request_time_per_output_token_seconds",
-        "Per-request TPOT in seconds: (finished_time - first_token_time) / (completion_tokens - 1).",
-        [(labels, one.time_per_output_token) for labels, one in streams],
-    )
-    yield histogram("prompt_tokens_histogram", "Histogram of prompt token length.", [(request, counts.prompt_lengths)])
-    yield histogram(
-        "generation_tokens_histogram", "Histogram of generation token length.", [(request, counts.generation_lengths)]
-    )
-    yield histogram(
-        "inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", [(request, counts.inter_token)]
-    )
-    yield histogram("queue_time_seconds", "Histogram of queueing time in seconds.", [(rank, counts.queue_time)])
-    yield Family(
-        "startup_time_seconds",
-        "gauge",
-        "Engine startup duration by phase in seconds.",
-        [(request | {"phase": phase}, settings.load_s) for phase in ("load_weight", "scheduler_e2e", "tokenizer_e2e")],
-    )
+        yield Family(name, "gauge", description, [(now.rank, value)])
 
 
-def _old_families(server: SimulatedServer) -> Iterable[Family]:
-    """What SGLang 0.4.6 exported: one label, retractions as a gauge, no live token counter."""
-    engine, gauges = server.engine, server.engine.read_gauges()
-    labels = {"model_name": server.settings.model_name}
-    streams = list(engine.counts.by_stream.values())
-    for name, description, value in (
-        ("prompt_tokens_total", "Number of prefill tokens processed.", sum(s.prompt_tokens for s in streams)),
-        ("generation_tokens_total", "Number of generation tokens processed.", sum(s.generation_tokens for s in streams)),
-        ("num_requests_total", "Number of requests processed.", sum(s.requests for s in streams)),
-        ("cached_tokens_total", "Number of cached prompt tokens.", engine.counts.cached_tokens),
+def _histograms(now: _Reading) -> Iterator[Family]:
+    """Of finished requests; one that has counted nothing is left out."""
+    counts, streams = now.counts, now.streams
+    rows: list[tuple[Labels, Histogram]]
+    for name, description, rows in (
+        (
+            "time_to_first_token_seconds",
+            "Histogram of time to first token in seconds.",
+            [(labels, one.time_to_first_token) for labels, one in streams],
+        ),
+        (
+            "e2e_request_latency_seconds",
+            "Histogram of End-to-end request latency in seconds",
+            [(labels, one.e2e_latency) for labels, one in streams],
+        ),
+        (
+            "request_time_per_output_token_seconds",
+            "Per-request TPOT in seconds: (finished_time - first_token_time) / (completion_tokens - 1).",
+            [(labels, one.time_per_output_token) for labels, one in streams],
+        ),
+        ("prompt_tokens_histogram", "Histogram of prompt token length.", [(now.request, counts.prompt_lengths)]),
+        ("generation_tokens_histogram", "Histogram of generation token length.", [(now.request, counts.generation_lengths)]),
+        ("inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", [(now.request, counts.inter_token)]),
+        ("queue_time_seconds", "Histogram of queueing time in seconds.", [(now.rank, counts.queue_time)]),
     ):
-        yield Family(name, "counter", description, [(labels, float(value))])
-    for name, description, number in (
-        ("num_running_reqs", "The number of running requests.", gauges.running),
-        ("num_used_tokens", "The number of used tokens.", gauges.used_tokens),
-        ("token_usage", "The token usage.", gauges.token_usage),
-        ("gen_throughput", "The generation throughput (token/s).", gauges.gen_throughput),
-        ("num_queue_reqs", "The number of requests in the waiting queue.", gauges.queued),
-        ("cache_hit_rate", "The prefix cache hit rate.", gauges.cache_hit_rate),
-        ("spec_accept_length", "The average acceptance length of speculative decoding.", gauges.accept_length),
-        ("total_retracted_reqs", "The total number of retracted requests.", engine.scheduler.totals.retracted),
-    ):
-        yield Family(name, "gauge", description, [(labels, float(number))])
-    for stream in streams:
-        for name, description, one in (
-            ("time_to_first_token_seconds", "Histogram of time to first token in seconds.", stream.time_to_first_token),
-            ("time_per_output_token_seconds", "Histogram of time per output token in seconds.", stream.time_per_output_token),
-            ("e2e_request_latency_seconds", "Histogram of End-to-end request latency in seconds", stream.e2e_latency),
-        ):
-            yield Family(name, "histogram", description, [(labels, one)])
-        break
+        yield Family(name, "histogram", description, [(labels, one) for labels, one in rows if one.count])
