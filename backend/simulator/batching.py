@@ -11,11 +11,11 @@ from enum import Enum
 
 from backend.simulator.curve import SpeedCurve
 from backend.simulator.decoding import DecodeBatch
-from backend.simulator.pool_reserve import RETRACT_ROOM_STEPS, NewTokenRatio, expected_tokens, reserved_tokens, retraction_order
+from backend.simulator.pool_reserve import RETRACT_ROOM_STEPS, NewTokenRatio, reserved_tokens, retraction_order
+from backend.simulator.prefill import take_batch
 from backend.simulator.prefix_cache import PrefixCache
 from backend.simulator.sequences import Finish, FinishKind, PrefillReport, RetractReport, Sequence, Totals
 
-MAX_PREFILL_TOKENS = 16384
 _RECHECK_STEPS = 20
 """How often a request that waits for room in the pool is looked at again: the reserve for running ones shrinks meanwhile."""
 
@@ -241,59 +241,42 @@ class Scheduler:
         return max(pace, self.batch.pace), stop
 
     def _decode_to(self, pace: float, at: float) -> None:
-        gained, seconds, count = pace - self.batch.pace, at - self._last, len(self.running)
-        steps = gained / self._tokens_per_step
-        moments, micro = self.totals.moments, seconds * 1e6
-        moments[0] += steps
-        moments[1] += count * steps
-        moments[2] += micro
-        moments[3] += count * count * steps
-        moments[4] += count * micro
-        moments[5] += count * gained
+        gained = pace - self.batch.pace
+        self.totals.add_steps(gained / self._tokens_per_step, gained, at - self._last, len(self.running))
         self.batch.pace, self._last = pace, at
 
     def _admit(self) -> None:
         self._pool_blocks = False
-        if self.prefilling or not self.waiting:
-            return
-        room = self.max_running - len(self.running)
-        if room <= 0:
+        places = self.max_running - len(self.running)
+        if self.prefilling or not self.waiting or places <= 0:
             return
         ratio = self.new_token_ratio
-        free = self.pool_tokens - self.used_tokens - reserved_tokens(self.batch, ratio)
-        batch: list[Sequence] = []
-        new_tokens = cached_tokens = 0
-        while self.waiting and len(batch) < room:
-            sequence = self.waiting[0]
-            total = sequence.prompt_tokens + sequence.generated
-            need = total + expected_tokens(sequence, sequence.generated, ratio) + 1
-            alone = not self.running and not batch
-            self._pool_blocks = need > free and not alone
-            if self._pool_blocks or (batch and new_tokens + total > MAX_PREFILL_TOKENS):
-                break
-            self.waiting.popleft()
-            cached = self.prefix_cache.match(sequence.blocks, sequence.prompt_chars, sequence.prompt_tokens)
-            if sequence.admitted_at is None:
-                sequence.admitted_at = self._last
-                sequence.cached_tokens = cached
-            self.prefix_cache.remember(sequence.blocks)
-            batch.append(sequence)
-            free -= need
-            new_tokens += total - cached
-            cached_tokens += cached
-        if not batch:
+        batch = take_batch(
+            self.waiting,
+            places=places,
+            free_tokens=self.pool_tokens - self.used_tokens - reserved_tokens(self.batch, ratio),
+            ratio=ratio,
+            alone=not self.running,
+            cache=self.prefix_cache,
+            now=self._last,
+        )
+        self._pool_blocks = batch.pool_blocks
+        if not batch.sequences:
             return
-        self.prefilling = batch
-        seconds = new_tokens / (self.prefill_tokens_per_s * self.speed)
+        self.prefilling = batch.sequences
+        seconds = batch.new_tokens / (self.prefill_tokens_per_s * self.speed)
         self._prefill_ends_at = self._last + seconds
-        totals = self.totals
-        totals.prefill_computed += new_tokens
-        totals.prefill_cached += cached_tokens
-        totals.prefill_busy_us += round(seconds * 1e6)
-        totals.prefill_passes += 1
-        pending = sum(sequence.prompt_tokens for sequence in self.waiting)
+        self.totals.add_prefill(batch.new_tokens, batch.cached_tokens, seconds)
         self.prefill_reports.append(
-            PrefillReport(len(batch), new_tokens, cached_tokens, len(self.running), len(self.waiting), pending, seconds)
+            PrefillReport(
+                new_sequences=len(batch.sequences),
+                new_tokens=batch.new_tokens,
+                cached_tokens=batch.cached_tokens,
+                running=len(self.running),
+                queued=len(self.waiting),
+                pending_tokens=sum(sequence.prompt_tokens for sequence in self.waiting),
+                seconds=seconds,
+            )
         )
 
     def _join_prefilled(self, finished: list[Sequence]) -> None:
@@ -326,9 +309,7 @@ class Scheduler:
             sequence = order.pop()
             self._leave(sequence)
             sequence.retractions += 1
-            self.totals.retracted += 1
-            self.totals.retracted_input += sequence.prompt_tokens
-            self.totals.retracted_output += sequence.generated
+            self.totals.add_retracted(sequence)
             retracted.append(sequence)
         if not retracted:
             sequence = order[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from backend.simulator.batching import Scheduler
 from backend.simulator.counters import Gauges, RequestCounts
-from backend.simulator.generation import BadRequestError, GenerationRequest
+from backend.simulator.generation import BadRequestError, GenerationRequest, most_new_tokens
 from backend.simulator.load_board import LoadBoard, LoadSnapshot
 from backend.simulator.log import Log
 from backend.simulator.prefix_cache import PrefixCache
@@ -75,7 +75,7 @@ class Engine:
         """
         if request.rid in self.generations:
             raise BadRequestError("Duplicate request ID detected")
-        cap = self._cap_of(request)
+        cap = most_new_tokens(request, self.settings.context_length)
         wanted = min(plan.tokens_wanted, cap)
         ends_by = FinishKind.STOP if plan.tokens_wanted <= cap else FinishKind.LENGTH
         if aborted_halfway:
@@ -200,23 +200,6 @@ class Engine:
         return self.reporter.gauges
 
     # ---- inside
-
-    def _cap_of(self, request: GenerationRequest) -> int:
-        context, prompt_tokens = self.settings.context_length, len(request.prompt_ids)
-        if prompt_tokens >= context:
-            raise BadRequestError(
-                f"The input ({prompt_tokens} tokens) is longer than the model's context length ({context} tokens)."
-            )
-        if request.max_new_tokens is None:
-            return context - prompt_tokens
-        if prompt_tokens + request.max_new_tokens > context:
-            raise BadRequestError(
-                f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested a "
-                f"total of {prompt_tokens + request.max_new_tokens} tokens: {prompt_tokens} tokens from the input messages "
-                f"and {request.max_new_tokens} tokens for the completion. Please reduce the number of tokens in the input "
-                "messages or the completion to fit within the limit."
-            )
-        return request.max_new_tokens
 
     def _answer_at_once(self, generation: Generation, now: float) -> None:
         sequence = generation.sequence

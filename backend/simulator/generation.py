@@ -48,6 +48,25 @@ class GenerationRequest:
     """False: a reasoning parser leaves the text in one piece."""
 
 
+def most_new_tokens(request: GenerationRequest, context_length: int) -> int:
+    """How many tokens may be generated. Raises BadRequestError where the context is too short for what is asked."""
+    prompt_tokens = len(request.prompt_ids)
+    if prompt_tokens >= context_length:
+        raise BadRequestError(
+            f"The input ({prompt_tokens} tokens) is longer than the model's context length ({context_length} tokens)."
+        )
+    if request.max_new_tokens is None:
+        return context_length - prompt_tokens
+    if prompt_tokens + request.max_new_tokens > context_length:
+        raise BadRequestError(
+            f"Requested token count exceeds the model's maximum context length of {context_length} tokens. You requested a "
+            f"total of {prompt_tokens + request.max_new_tokens} tokens: {prompt_tokens} tokens from the input messages "
+            f"and {request.max_new_tokens} tokens for the completion. Please reduce the number of tokens in the input "
+            "messages or the completion to fit within the limit."
+        )
+    return request.max_new_tokens
+
+
 def parse_json(data: bytes) -> Json:
     """The body as an object; accepts lone surrogates, which orjson does not."""
     try:

@@ -96,3 +96,26 @@ class Totals:
     retracted_output: int = 0
     moments: list[float] = field(default_factory=lambda: [0.0] * 6)
     """n, Σb, Σt_us, Σb², Σb·t, Σgenerated over decode steps."""
+
+    def add_prefill(self, new_tokens: int, cached_tokens: int, seconds: float) -> None:
+        """A prefill pass begins."""
+        self.prefill_computed += new_tokens
+        self.prefill_cached += cached_tokens
+        self.prefill_busy_us += round(seconds * 1e6)
+        self.prefill_passes += 1
+
+    def add_steps(self, steps: float, gained: float, seconds: float, count: int) -> None:
+        """`count` requests decoded for so many steps; each got `gained` tokens."""
+        moments, micro = self.moments, seconds * 1e6
+        moments[0] += steps
+        moments[1] += count * steps
+        moments[2] += micro
+        moments[3] += count * count * steps
+        moments[4] += count * micro
+        moments[5] += count * gained
+
+    def add_retracted(self, sequence: Sequence) -> None:
+        """A request is sent back to the queue."""
+        self.retracted += 1
+        self.retracted_input += sequence.prompt_tokens
+        self.retracted_output += sequence.generated
