@@ -1,6 +1,5 @@
 """How `state.sqlite` keeps telemetry: a row a second for two hours, a row a minute for 30 days, a row an hour for ever.
-Tables and roll-ups follow from the dataclasses of `telemetry.py`: a new field needs nothing here. The supervisor writes
-and rolls up, the report reads.
+The statements are `telemetry_sql.py`'s. The supervisor writes and rolls up, the report reads.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, cast
 
 from backend.telemetry import TABLES, RollUp, Sample
+from backend.telemetry_sql import WordsUnion, columns_of, insert_statement, quoted, read_statement, roll_up_statement
 
 RAW_S: Final = 1
 MINUTE_S: Final = 60
@@ -44,7 +43,7 @@ def create_tables(con: sqlite3.Connection) -> None:
             " samples INTEGER NOT NULL, PRIMARY KEY (resolution_s, key, at)) WITHOUT ROWID"
         )
         there = {row[1] for row in con.execute(f"PRAGMA table_info({table})")}
-        for name, column in _columns(table).items():
+        for name, column in columns_of(table).items():
             if name not in there:
                 con.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {column["type"]}')
     # Up to when finer rows have become rows of this resolution (epoch seconds, excluded).
@@ -59,8 +58,8 @@ def write(con: sqlite3.Connection, samples: Iterable[Sample]) -> None:
     with _transaction(con):
         for sample in samples:
             table = _TABLE_OF[type(sample)]
-            values = [getattr(sample, name) for name in _columns(table)]
-            con.execute(_insert(table), [RAW_S, sample.key, int(sample.at), 1, *values])
+            values = [getattr(sample, name) for name in columns_of(table)]
+            con.execute(insert_statement(table), [RAW_S, sample.key, int(sample.at), 1, *values])
 
 
 def roll_up(con: sqlite3.Connection, now: float) -> None:
@@ -69,7 +68,7 @@ def roll_up(con: sqlite3.Connection, now: float) -> None:
     Each step makes its rows, notes how far it came and drops old rows in ONE transaction, and what is made again is
     replaced: killed at any moment, nothing is counted twice and nothing is dropped that has not been rolled up.
     """
-    con.create_aggregate("words_union", 1, cast(Any, _WordsUnion))
+    con.create_aggregate("words_union", 1, cast(Any, WordsUnion))
     for table in TABLES:
         for finer, coarser in pairwise(KEPT_S):
             with _transaction(con):
@@ -92,9 +91,9 @@ def read_series(
     which is not rolled up yet, comes from finer rows. Seconds without a sample make no point. Raises KeyError for an
     unknown table or field.
     """
-    columns = _columns(table)
+    columns = columns_of(table)
     chosen = tuple(columns if names is None else names)
-    con.create_aggregate("words_union", 1, cast(Any, _WordsUnion))
+    con.create_aggregate("words_union", 1, cast(Any, WordsUnion))
     start, end = int(since), int(until)
     wanted_s = max(RAW_S, -(-(end - start) // max(1, max_points)))
     done = _done(con, table)
@@ -102,7 +101,7 @@ def read_series(
     resolution_s = max((r for r in kept if r <= wanted_s), default=kept[0])
     step_s = -(-wanted_s // resolution_s) * resolution_s
     rows: list[tuple[Any, ...]] = []
-    query = _read_statement(table, chosen)
+    query = read_statement(table, chosen)
     for part_s in sorted((r for r in KEPT_S if r <= resolution_s), reverse=True):
         part_end = end if part_s == RAW_S else min(end, done.get(part_s, 0))
         if part_end > start:
@@ -118,7 +117,7 @@ def read_sum(con: sqlite3.Connection, table: str, key: str, name: str) -> float 
 
     None where it was never known. Raises KeyError for an unknown table or field.
     """
-    if _columns(table)[name]["roll_up"] is not RollUp.MEAN:
+    if columns_of(table)[name]["roll_up"] is not RollUp.MEAN:
         raise KeyError(f"{name}: the sum of a field is kept only where rows are joined by their mean")
     done = _done(con, table)
     query = (
@@ -144,8 +143,8 @@ def read_latest(
     con: sqlite3.Connection, table: str, since: float, *, keys: Sequence[str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Each series (of `keys`) that was written since `since` → the fields of its newest row and "at" (epoch seconds)."""
-    names = ("at", *_columns(table))
-    query = f"SELECT {_list(names)} FROM {table} WHERE resolution_s = {RAW_S} AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
+    names = ("at", *columns_of(table))
+    query = f"SELECT {quoted(names)} FROM {table} WHERE resolution_s = {RAW_S} AND key = ? AND at >= ? ORDER BY at DESC LIMIT 1"
     asked = _keys(con, table, RAW_S) if keys is None else keys
     found = {key: con.execute(query, (key, int(since))).fetchone() for key in asked}
     return {key: dict(zip(names, row, strict=True)) for key, row in found.items() if row is not None}
@@ -161,7 +160,7 @@ def _roll_up_once(con: sqlite3.Connection, table: str, finer: int, coarser: int,
     keys = _keys(con, table, finer)
     for key in keys:
         bounds = {"from": finer, "key": key, "since": begin, "until": ready, "step": coarser}
-        con.execute(_roll_up_statement(table), bounds)
+        con.execute(roll_up_statement(table), bounds)
     con.execute("INSERT OR REPLACE INTO rollups VALUES (?, ?, ?)", (table, coarser, ready))
     oldest = min(int(now) - (KEPT_S[finer] or 0), ready)
     for key in keys:
@@ -180,73 +179,6 @@ def _keys(con: sqlite3.Connection, table: str, resolution_s: int) -> list[str]:
     while (key := con.execute(query, (resolution_s, found[-1] if found else "")).fetchone()[0]) is not None:
         found.append(key)
     return found
-
-
-@cache
-def _columns(table: str) -> dict[str, Any]:
-    return {f.name: f.metadata for f in fields(TABLES[table]) if f.metadata}
-
-
-@cache
-def _insert(table: str) -> str:
-    columns = _columns(table)
-    marks = ", ".join("?" * (4 + len(columns)))
-    return f"INSERT OR REPLACE INTO {table} (resolution_s, key, at, samples, {_list(columns)}) VALUES ({marks})"
-
-
-@cache
-def _roll_up_statement(table: str) -> str:
-    columns = tuple(_columns(table))
-    return (
-        f"INSERT OR REPLACE INTO {table} (resolution_s, key, at, samples, {_list(columns)})"
-        f" SELECT :step, :key, at / :step * :step, {_aggregates(table, columns)} GROUP BY at / :step"
-    )
-
-
-@cache
-def _read_statement(table: str, names: tuple[str, ...]) -> str:
-    return f"SELECT MIN(at), {_aggregates(table, names)} GROUP BY at / :step ORDER BY at / :step"
-
-
-def _aggregates(table: str, names: tuple[str, ...]) -> str:
-    """`SUM(samples)` and a roll-up for each name, with the FROM and WHERE they belong to."""
-    columns = _columns(table)
-    parts = ["SUM(samples)"]
-    for name in names:
-        match RollUp(columns[name]["roll_up"]):
-            case RollUp.MEAN:
-                parts.append(f'SUM("{name}" * samples) / SUM(CASE WHEN "{name}" IS NOT NULL THEN samples END)')
-            case RollUp.MAX:
-                parts.append(f'MAX("{name}")')
-            case RollUp.UNION:
-                parts.append(f'words_union("{name}")')
-            case RollUp.LAST:
-                # One lower and one upper bound: with two of a kind SQLite searches from the wrong one.
-                parts.append(
-                    f'(SELECT "{name}" FROM {table} WHERE resolution_s = :from AND key = :key'
-                    f" AND at >= MAX(:since, o.at / :step * :step) AND at < MIN(:until, (o.at / :step + 1) * :step)"
-                    f' AND "{name}" IS NOT NULL ORDER BY at DESC LIMIT 1)'
-                )
-    within = "resolution_s = :from AND key = :key AND at >= :since AND at < :until"
-    return f"{', '.join(parts)} FROM {table} AS o WHERE {within}"
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-class _WordsUnion:
-    """SQLite aggregate: the words of comma-separated texts, each once, sorted; NULL where every text is NULL."""
-
-    def __init__(self) -> None:
-        self.words: set[str] | None = None
-
-    def step(self, text: str | None) -> None:
-        if text is not None:
-            self.words = (self.words or set()) | {word for word in text.split(",") if word}
-
-    def finalize(self) -> str | None:
-        return None if self.words is None else ",".join(sorted(self.words))
 
 
 @contextmanager
