@@ -12,12 +12,11 @@ from typing import Final
 
 import aiohttp
 
-from backend.job.alarms import ThroughputWatch
-from backend.job.engine_probe import EngineProbe
+from backend.job.life_watch import LifeWatch
 from backend.job.lives import Lives
 from backend.job.reconcile import ObservedReplica, RestartPolicy
 from backend.job.replica import Endpoint, Replica, ReplicaObservation, ReplicaPhase, StartRefused, StopReport
-from backend.job.stall import StallWatch, Verdict
+from backend.job.stall import Verdict
 from backend.records import EngineState, Event, ReplicaStatus, Severity
 from backend.telemetry import EngineSample
 
@@ -63,10 +62,7 @@ class ReplicaKeeper:
         self._emit = emit
         self._now = now
         self._clock = clock or now
-        self._probe: EngineProbe | None = None
-        self._stall = StallWatch(stall_after_s)
-        self._throughput = ThroughputWatch()
-        self._launch = ""
+        self._life: LifeWatch | None = None  # the newest that was ready
         self._lives = Lives()
         self._stopping: asyncio.Task[None] | None = None
 
@@ -186,31 +182,23 @@ class ReplicaKeeper:
             await self._life_ended(seen)
 
     async def _alive(self, endpoint: Endpoint) -> None:
-        if endpoint.launch != self._launch or self._probe is None:
-            self._launch = endpoint.launch
-            self._probe = EngineProbe(self._session, endpoint.base_url, key=self.name, api_key=endpoint.api_key)
-            self._probe.begin_life(endpoint.launch)
-            self._stall, self._throughput = StallWatch(self._stall_after_s), ThroughputWatch()
+        if self._life is None or self._life.launch != endpoint.launch:
+            self._life = LifeWatch(self._session, endpoint, replica=self.name, stall_after_s=self._stall_after_s)
             self.lost_requests = False
+        life = self._life
         if self.state in (EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED):
             self._lives.failed_starts = 0
             self._become(EngineState.READY, None)
             version = self._seen.version if self._seen else None
             words = f"Replica {self.name} is ready at {endpoint.base_url}" + (f", SGLang {version}." if version else ".")
             self._emit(Event(self._now(), "engine.ready", f"engine:{self.name}", words))
-        self.sample = await self._probe.probe(self._now())
-        in_flight, answered = self._in_flight_and_answered()
-        self.throughput_problem = self._throughput.feed(OBSERVE_EVERY_S, self.sample.decode_tokens_per_s, in_flight)
-        verdict = self._stall.feed(
-            self._clock(),
-            in_flight=in_flight,
-            generated_tokens=_sum(self.sample.generated_tokens, self.sample.prefilled_tokens),
-            answered=answered,
-            engine_requests=_whole(_sum(self.sample.running, self.sample.queued)),
+        self.sample, verdict = await life.look(
+            self._now(), every_s=OBSERVE_EVERY_S, clock=self._clock, in_flight_and_answered=self._in_flight_and_answered
         )
+        self.throughput_problem = life.throughput_problem
         self.lost_requests |= verdict is Verdict.LOST_REQUESTS
         if verdict is Verdict.STALLED and self.state is EngineState.READY:
-            words = f"{in_flight} requests are waiting and for {self._stall_after_s:g} s no token came"
+            words = f"{life.in_flight} requests are waiting and for {self._stall_after_s:g} s no token came"
             self._become(EngineState.STALLED, words)
             self._emit(
                 Event(self._now(), "engine.stalled", f"engine:{self.name}", f"Replica {self.name}: {words}.", Severity.ERROR)
@@ -264,12 +252,3 @@ class ReplicaKeeper:
 def _sentence(words: str) -> str:
     """Reports begin with the replica's name; events begin with a capital and end with a full stop."""
     return words[:1].upper() + words[1:].rstrip(".") + "."
-
-
-def _sum(*values: float | None) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
