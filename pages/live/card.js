@@ -1,6 +1,6 @@
 // The run's card in the sidebar, on every page: state, age, progress. It also keeps the browser's tab up to date.
 import { element, state, write } from "./dom.js"
-import { subscribe } from "./poll.js"
+import { follow } from "./poll.js"
 import { showInTab } from "./tab.js"
 
 export function mount(root, data) {
@@ -25,15 +25,9 @@ export function mount(root, data) {
     bar.style.width = `${((answer.share ?? 0) * 100).toFixed(1)}%`
     showInTab(answer)
   }
-  let stop = subscribe(data.run, false, hear)
-  let run = data.run
+  const following = follow(data.run, false, hear)
   return {
-    update(next) {
-      if (next.run === run) return
-      run = next.run
-      stop()
-      stop = subscribe(run, false, hear)
-    },
-    unmount: () => stop(),
+    update: (next) => following.turnTo(next.run),
+    unmount: () => following.stop(),
   }
 }

@@ -1,7 +1,7 @@
 // The six figures and the two charts of Overview.
 import { drawTrend, element, trendLine, write } from "./dom.js"
 import { finishedChart } from "./finished.js"
-import { subscribe } from "./poll.js"
+import { follow } from "./poll.js"
 import { throughputChart } from "./throughput.js"
 
 export function mount(root, data) {
@@ -36,18 +36,14 @@ export function mount(root, data) {
     throughput.hear(answer)
     finished.hear(answer)
   }
-  let stop = subscribe(data.run, true, hear)
-  let run = data.run
+  const following = follow(data.run, true, hear)
   return {
     update(next) {
       requestAnimationFrame(() => [throughput, finished].forEach((chart) => chart.retheme()))
-      if (next.run === run) return
-      run = next.run
-      stop()
-      stop = subscribe(run, true, hear)
+      following.turnTo(next.run)
     },
     unmount() {
-      stop()
+      following.stop()
       throughput.close()
       finished.close()
     },

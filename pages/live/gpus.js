@@ -1,6 +1,6 @@
 // The GPUs at a glance: how busy, how hot, how much power and memory. What a device does not tell is "–".
 import { drawTrend, element, trendLine, write } from "./dom.js"
-import { subscribe } from "./poll.js"
+import { follow } from "./poll.js"
 
 const LEAST_PX = 168
 
@@ -42,19 +42,15 @@ export function mount(root, data) {
       drawTrend(cell.trend, gpu.trend, { from: 0, to: 100 })
     }
   }
-  let stop = subscribe(data.run, true, hear)
-  let run = data.run
+  const following = follow(data.run, true, hear)
   return {
     update(next) {
-      if (next.run === run) return
-      run = next.run
+      if (!following.turnTo(next.run)) return
       cells.clear()
       strip.replaceChildren()
-      stop()
-      stop = subscribe(run, true, hear)
     },
     unmount() {
-      stop()
+      following.stop()
       watcher.disconnect()
     },
   }

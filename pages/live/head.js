@@ -1,6 +1,6 @@
 // Overview's first line: what runs, how far it is, when it is done; beneath it how fresh that is, and the naive guess.
 import { element, time, utc, write } from "./dom.js"
-import { subscribe } from "./poll.js"
+import { follow } from "./poll.js"
 
 export function mount(root, data) {
   const sentence = element("span")
@@ -27,15 +27,9 @@ export function mount(root, data) {
     asOf.title = utc(answer.at)
     write(detail, [""].concat(answer.naive ?? [], answer.detail).join(" · "))
   }
-  let stop = subscribe(data.run, true, hear)
-  let run = data.run
+  const following = follow(data.run, true, hear)
   return {
-    update(next) {
-      if (next.run === run) return
-      run = next.run
-      stop()
-      stop = subscribe(run, true, hear)
-    },
-    unmount: () => stop(),
+    update: (next) => following.turnTo(next.run),
+    unmount: () => following.stop(),
   }
 }

@@ -13,10 +13,24 @@ let era = 0 // counts what makes a question under way useless
 let timer = null
 let failedAt = null
 
-export function subscribe(run, full, hear) {
-  parts.set(hear, { run, full })
-  startOver() // whoever comes later needs the whole as well
-  return () => parts.delete(hear)
+// `hear` gets the answers about `run` from now on, `full` ones (`api/live`) or short ones, until `stop()`. `turnTo(run)`: those
+// about another run; it tells whether that one is another.
+export function follow(run, full, hear) {
+  const turn = (next) => {
+    run = next
+    parts.set(hear, { run, full })
+    startOver() // whoever comes later needs the whole as well
+  }
+  turn(run)
+  return {
+    turnTo(next) {
+      if (next === run) return false
+      parts.delete(hear) // the newest comes last
+      turn(next)
+      return true
+    },
+    stop: () => parts.delete(hear),
+  }
 }
 
 export function currentStretch() {

@@ -1,6 +1,6 @@
 // What is wrong with the run's supervisor, at the head of every page; and a nudge to the page when its buttons must change.
 import { element, write } from "./dom.js"
-import { subscribe } from "./poll.js"
+import { follow } from "./poll.js"
 
 export function mount(root, data, setTriggerValue) {
   const words = element("div", "hw-banner")
@@ -20,16 +20,12 @@ export function mount(root, data, setTriggerValue) {
       setTriggerValue("changed", now)
     }
   }
-  let stop = subscribe(data.run, false, hear)
-  let run = data.run
+  const following = follow(data.run, false, hear)
   return {
     update(next) {
       shown = next.state
-      if (next.run === run) return
-      run = next.run
-      stop()
-      stop = subscribe(run, false, hear)
+      following.turnTo(next.run)
     },
-    unmount: () => stop(),
+    unmount: () => following.stop(),
   }
 }
