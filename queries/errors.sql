@@ -4,7 +4,7 @@ SELECT
   count(*) AS samples,
   min(finished_at) AS first_at,
   max(finished_at) AS last_at
-FROM samples
+FROM stored
 WHERE dataset = $dataset AND error IS NOT NULL
 GROUP BY regexp_replace(error, '[0-9]+', '#', 'g')
 ORDER BY samples DESC, last_at DESC

@@ -1,6 +1,6 @@
 """Questions about a run's finished samples, answered by DuckDB: the shards that the manifest names and the ledger's open rows.
 
-Few columns of the first millions of samples are kept in memory (about 115 MB a million), and only what is new is read again;
+Few columns of the first millions of samples are kept in memory (about 100 MB a million), and only what is new is read again;
 what else is asked for is read from the files. What a question is stands in queries/NAME.sql; the tables it can ask are in
 queries/setup/, small ones beside the samples in `side_tables.py`. Texts belong to `samples.py`, long questions to
 `long_question.py`. Everything is read-only, and nothing waits for the job or keeps it waiting.

@@ -17,13 +17,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from backend.records import Row
 from backend.report.long_question import LongQuestion
 from backend.report.questions import BY_NAME, QUESTIONS, ask, begin, defaults
 from backend.report.sample_finder import Wanted, begin_search
 from backend.rows import COLUMNS, record_from_row
 from backend.run_dir import RunDir, open_ledger
 from tests.bench.figure import Figure, at_most, told
-from tests.bench.written_run import NEEDLE, NEEDLE_EVERY, ROWS, make_written_run, repeat_shards
+from tests.bench.written_run import AT_US, NEEDLE, NEEDLE_EVERY, ROWS, make_written_run, repeat_shards
 from tests.finished_samples import add_open, sample
 
 QUICK: Final = [question for question in QUESTIONS if not question.long]
@@ -73,11 +74,16 @@ def _warm_ms(run: RunDir, name: str, first: int) -> float:
     question, took = BY_NAME[name], []
     ask(run, question, defaults(question))
     for i in range(3):
-        add_open(run, [sample(10_000_000 + first + OPEN_ROWS * i + k) for k in range(OPEN_ROWS)])
+        add_open(run, [_fresh(first + OPEN_ROWS * i + k) for k in range(OPEN_ROWS)])
         began = time.perf_counter()
         ask(run, question, defaults(question))
         took.append(time.perf_counter() - began)
     return statistics.median(took) * 1000
+
+
+def _fresh(number: int) -> Row:
+    """A sample that finishes as the run's last ones do."""
+    return sample(10_000_000 + number, started_at=AT_US / 1e6 + 36_000, finished_at=AT_US / 1e6 + 36_060)
 
 
 def _long(run: RunDir) -> Iterator[Figure]:
@@ -112,7 +118,7 @@ def _many(folder: Path, run: RunDir) -> Iterator[Figure]:
 
 def _commits(run: RunDir) -> Iterator[Figure]:
     """The time of a commit of 10 samples, without and with questions that are asked all the time."""
-    calm = _commit_times(run, 20_000_000, 100)
+    calm = _commit_times(run, 1_000_000, 100)
     ended = threading.Event()
 
     def keep_asking() -> None:
@@ -124,7 +130,7 @@ def _commits(run: RunDir) -> Iterator[Figure]:
 
     asking = threading.Thread(target=keep_asking)
     asking.start()
-    busy = _commit_times(run, 30_000_000, 100)
+    busy = _commit_times(run, 2_000_000, 100)
     ended.set()
     asking.join(120)
     yield told("commit of 10 samples, nobody asks: the slowest of 100 (ms)", max(calm) * 1000, "{:.0f}")
@@ -138,7 +144,7 @@ def _commit_times(run: RunDir, first: int, count: int) -> list[float]:
     with closing(open_ledger(run)) as con:
         con.execute("PRAGMA busy_timeout = 0")  # who would have to wait for somebody else's lock fails
         for i in range(count):
-            records = [record_from_row(sample(first + 10 * i + k)) for k in range(10)]
+            records = [record_from_row(_fresh(first + 10 * i + k)) for k in range(10)]
             began = time.perf_counter()
             con.execute("BEGIN IMMEDIATE")
             con.executemany(statement, records)
