@@ -199,7 +199,7 @@ def _ticks(span_s: float) -> dict[str, Any]:
     """Few and short, so that they stand beside each other on a narrow screen; days without hours where there are many."""
     if span_s > 5 * DAY_S:
         return {"nticks": 5, "tickformat": "%-d %b"}
-    return {"nticks": 5, "tickformat": "%H:%M:%S" if span_s < SECONDS_TOLD_S else "%H:%M\n%a %-d %b"}
+    return {"nticks": 5, "tickformat": "%H:%M:%S" if span_s < SECONDS_TOLD_S else "%H:%M\n%-d %b"}
 
 
 def _ends(end: Span | None) -> Sequence[float | None]:
