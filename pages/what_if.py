@@ -45,7 +45,9 @@ def what_if(run: RunDir, end: Ending, now: float) -> None:
     heading("What if", "Nothing changes before you press Apply and confirm; empty fields stay as they are")
     changes = _form(run, basis, replicas)
     if changes == Changes():
-        st.text("Fill in a field: the new range stands here, beside the present one. Samples and caps can only be lowered here.")
+        st.text(
+            "Fill in a field: the new range stands here, beside the present one. Samples and caps can only be lowered here."
+        )
         return
     try:
         present = _imagined(str(run.root), basis.at, Changes(), replicas, basis)
