@@ -19,6 +19,7 @@ WINDOW_S: Final = 60.0
 BIN_S: Final = 0.25  # the last minute is counted in bins of this width
 BURST_S: Final = 5.0  # of missed starts that may be made up for at once
 PACE: Final = 1.02  # a limit's worth and a little more: what was used within the minute is what binds
+NEARLY: Final = 0.97  # of a limit, from where a refusal needs no other explanation
 PACE_CUT: Final = 0.95  # after a refusal that the count did not foresee
 PACE_GROWS_AFTER_S: Final = 10.0
 PACE_STEP: Final = 0.01
@@ -98,6 +99,11 @@ class _Meter:
         if self._due_at is not None:
             at = max(at, self._due_at - BURST_S)
         return at
+
+    def is_nearly_used(self) -> bool:
+        """Whether what is told or configured is used up as far as one can see from here."""
+        known = [limit for limit in (self.configured, self.told) if limit is not None]
+        return bool(known) and self.used >= NEARLY * min(known)
 
     def pass_on(self, cost: float, now: float) -> None:
         """Takes `cost` out of the bucket that spreads starts."""
@@ -213,11 +219,13 @@ class ApiRate:
         self._held_until = max(self._held_until, now + (LEAST_WAIT_S if retry_after_s is None else retry_after_s))
         if started_at <= self._last_cut_at:
             return  # sent before the last cut: it tells nothing about what holds since
+        meter = self._to_blame(resource)
+        if resource is not Resource.CONCURRENCY and meter.is_nearly_used():
+            return  # the count foresaw it, but for what the API has counted and we have not seen yet
         self._last_cut_at = self._last_change_at = now
         if resource is Resource.CONCURRENCY:
             self._ceiling = self._open = max(1.0, in_flight * CONCURRENCY_CUT)
             return
-        meter = self._to_blame(resource)
         if meter.configured is None and meter.told is None:
             covered_s = min(WINDOW_S, max(BIN_S, now - (started_at if self._begun_at is None else self._begun_at)))
             used = max(1.0, meter.used) * WINDOW_S / covered_s  # within the first minute: as if it had gone on like that

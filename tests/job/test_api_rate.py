@@ -55,19 +55,26 @@ class Driven:
 def drive(
     rate: ApiRate, server: Minute, *, minutes: float, warm_minutes: float, slots: int = 1_000, tell: bool, seed: int = 1
 ) -> Driven:
-    """Virtual time: answers of 1,000 tokens on average at 50 tokens/s, each start as soon as `rate` allows it."""
+    """Virtual time: answers of 1,000 tokens on average at 50 tokens/s, each start as soon as `rate` allows it.
+
+    The end of an answer is seen a little after the API has counted it.
+    """
     rng = random.Random(seed)
-    ends: list[tuple[float, int]] = []
+    ends: list[tuple[float, int]] = []  # at the API
+    seen: list[tuple[float, int]] = []  # here
     now, tokens, requests, refused, most = 0.0, 0.0, 0, 0, 0
     while now < minutes * 60:
         while ends and ends[0][0] <= now:
             ended_at, length = heapq.heappop(ends)
             server.add(1, ended_at, length)
-            rate.finished(ended_at, length, length / 50)
+            heapq.heappush(seen, (ended_at + rng.uniform(0.05, 0.5), length))
             if ended_at > warm_minutes * 60:
                 tokens += length
+        while seen and seen[0][0] <= now:
+            seen_at, length = heapq.heappop(seen)
+            rate.finished(seen_at, length, length / 50)
         at = rate.next_start_at(now, PROMPT_TOKENS)
-        if len(ends) < min(slots, rate.concurrency) and at <= now:
+        if len(ends) + len(seen) < min(slots, rate.concurrency) and at <= now:
             rate.started(now, PROMPT_TOKENS)
             if server.admit(now):
                 rate.accepted()
@@ -82,10 +89,10 @@ def drive(
             else:
                 refused += now > warm_minutes * 60
                 rate.refused(
-                    now, started_at=now, prompt_tokens=PROMPT_TOKENS, in_flight=len(ends), retry_after_s=0.5, resource=None
+                    now, started_at=now, prompt_tokens=PROMPT_TOKENS, in_flight=len(ends), retry_after_s=1.0, resource=None
                 )
             continue
-        now = min([max(at, now + 0.02), *([ends[0][0]] if ends else [])]) if at > now else (ends[0][0] if ends else now + 0.02)
+        now = min([max(at, now + 0.02), *(queue[0][0] for queue in (ends, seen) if queue)])
     measured = minutes - warm_minutes
     return Driven(tokens / measured, requests / measured, refused, most)
 

@@ -239,6 +239,15 @@ def test_a_pending_redo_keeps_a_finished_run_from_ending() -> None:
     assert _actions(_wishes(_wish(redo=(Outcome.EMPTY,))), _observed(done)) == []
 
 
+def test_a_failed_engine_does_not_end_a_run_as_long_as_an_api_makes_something_of_it() -> None:
+    failed = _replica(state=EngineState.FAILED, end_reason="no such model")
+
+    assert _actions(_wishes(), _observed(replica=failed, apis_work=True)) == []
+    stopping = _wishes(run=Want.STOPPED)
+    observed = _observed(_dataset(state=DatasetState.DRAINING), failed, apis_work=True)
+    assert _actions(stopping, observed) == [SetPhase(RunPhase.DRAINING)]
+
+
 def test_a_run_with_a_failed_dataset_ends_as_failed() -> None:
     failed = _dataset(state=DatasetState.FAILED, in_flight=0, fault="its file is gone")
     gone = _observed(failed, _replica(state=EngineState.STOPPED), phase=RunPhase.STOPPING)

@@ -16,6 +16,7 @@ CONFIG = RunConfig.model_validate(
         "engine": {"kind": "simulated"},
         "generation": {"concurrency": 7},
         "datasets": [{"name": "B1", "path": "a", "token_budget": 100}, {"name": "B2", "path": "b"}],
+        "api": {"o": {"base_url": "https://x/v1", "model": "m", "spend_cap_usd": 5.0}},
     }
 )
 
@@ -91,6 +92,22 @@ def test_a_deadline_and_a_cap_can_be_wanted() -> None:
     assert words == "B1: max_new_tokens None → 2048."
 
 
+def test_a_dataset_is_routed_to_an_api_and_back_and_a_cap_is_changed() -> None:
+    away = _apply(_intent("dataset:B1", IntentAction.ROUTE, to="both:o"))
+    assert (away.datasets["B1"].route.sources, away.datasets["B2"].route.sources) == ({"local", "o"}, {"local"})
+    back = wishes.apply(away, _intent("dataset:B1", IntentAction.ROUTE, to="local"))
+    assert back == (_apply(), "B1: new requests go to the engine; those in flight finish.")
+    assert _apply().api_caps == {"o": 5.0}
+    assert _apply(_intent("run", IntentAction.SET, key="api.o.spend_cap_usd", value=None)).api_caps == {"o": None}
+
+
+def test_a_probe_changes_no_wish_either() -> None:
+    asked = _intent("run", IntentAction.PROBE, api="o", prompts=32, cap_usd=1.5)
+    wanted = wishes.initial(CONFIG)
+
+    assert wishes.apply(wanted, asked) == (wanted, "32 prompts will be sent to o, for at most $1.5.")
+
+
 def test_a_sweep_changes_no_wish_so_that_no_later_life_repeats_it() -> None:
     asked = _intent("run", IntentAction.SWEEP, levels=[1, 4])
     wanted = wishes.initial(CONFIG)
@@ -124,6 +141,13 @@ def test_a_sweep_changes_no_wish_so_that_no_later_life_repeats_it() -> None:
         (_intent("run", IntentAction.SET, key="deadline", value="2026-12-03T12:00"), "is no time with its offset"),
         (_intent("run", IntentAction.SET, key="engine.tp", value=2), "engine.tp: no such setting, or no such dataset."),
         (_intent("run", IntentAction.SET, key="B1.turns", value="all"), "cannot be set while the run goes on"),
+        (_intent("dataset:B1", IntentAction.ROUTE, to="p"), "This run has no API 'p'; its APIs are o."),
+        (_intent("dataset:B1", IntentAction.ROUTE), "A route is local, NAME or both:NAME."),
+        (_intent("run", IntentAction.PROBE, api="p", prompts=32, cap_usd=1), "This run has no API 'p'; it has o."),
+        (_intent("run", IntentAction.PROBE, api="o", prompts=5, cap_usd=1), "A probe takes 16 to 64 prompts, not 5."),
+        (_intent("run", IntentAction.PROBE, api="o", prompts=32, cap_usd=0), "A probe needs a cap in USD above 0, not 0."),
+        (_intent("run", IntentAction.SET, key="api.p.spend_cap_usd", value=1), "no such setting, or no such API."),
+        (_intent("run", IntentAction.SET, key="api.o.spend_cap_usd", value=-1), "-1 is neither an amount in USD nor none."),
         (_intent("run", IntentAction.SWEEP, levels=[4, 1]), "sweep: the levels 4, 1 must ascend, each named once."),
         (_intent("run", IntentAction.SWEEP, measured=[]), "sweep: what was measured is no list of levels."),
         (_intent("dataset:B1", IntentAction.SWEEP, levels=[1]), "A dataset knows no 'sweep' yet."),
