@@ -15,8 +15,8 @@ class NoKeyError(Exception):
     """The key that run.toml names is not there; the message says where it was looked for and what to do."""
 
 
-def read_key(config: ApiConfig, environ: Mapping[str, str]) -> str | None:
-    """The key; None where run.toml names none. Raises NoKeyError."""
+def read_key(config: ApiConfig, environ: Mapping[str, str], base: Path) -> str | None:
+    """The key; None where run.toml names none. `base`: what a relative path starts from. Raises NoKeyError."""
     if config.api_key_env is not None:
         key = environ.get(config.api_key_env, "").strip()
         if not key:
@@ -26,10 +26,11 @@ def read_key(config: ApiConfig, environ: Mapping[str, str]) -> str | None:
             )
     elif config.api_key_file is not None:
         try:
-            with Path(config.api_key_file).open("rb") as file:
+            with (base / Path(config.api_key_file).expanduser()).open("rb") as file:
                 key = file.read(MOST_BYTES).decode("utf-8", "replace").strip()
-        except OSError as error:
-            raise NoKeyError(f"the key cannot be read from {config.api_key_file}: {error.strerror}. Put it there.") from None
+        except (OSError, RuntimeError) as error:  # RuntimeError: "~" without a home
+            why = error.strerror if isinstance(error, OSError) else error
+            raise NoKeyError(f"the key cannot be read from {config.api_key_file}: {why}. Put it there.") from None
         if not key:
             raise NoKeyError(f"{config.api_key_file} is empty. Put the key there.")
     else:

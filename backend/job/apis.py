@@ -86,7 +86,9 @@ class Apis:
             spent = self._former[name]
             spend = Spend(config.spend_cap_usd, spent_usd=spent.usd, unsure_usd=unsure)
             prices = prices_of(config, datetime.now(UTC))
-            route = ApiRoute(name, config, prices, spend=spend, guess=guess, read_key=partial(read_key, config, os.environ))
+            route = ApiRoute(
+                name, config, prices, spend=spend, guess=guess, read_key=partial(read_key, config, os.environ, self._run.root)
+            )
             route.counts.finished, route.counts.completion_tokens = spent.samples, spent.completion_tokens
             route.counts.unpriced = spent.unpriced
             billing = ApiBilling(route, self._ledger, self._journal, self._session, time.time)

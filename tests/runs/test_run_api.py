@@ -70,8 +70,8 @@ def everything_written(run: LiveRun) -> bytes:
 def test_a_run_is_probed_switched_and_switched_back_and_the_bill_is_right(
     tmp_path: Path, api: SimulatorProcess, make: Callable[..., LiveRun]
 ) -> None:
-    ids = {name: write_prompts(tmp_path / f"{name}.jsonl", 150) for name in ("one", "two")}
-    run = make([{"name": name, "path": f"{name}.jsonl"} for name in ids], args=["--mean", "400", "--speed", "8"])
+    ids = {name: write_prompts(tmp_path / f"{name}.jsonl", 100) for name in ("one", "two")}
+    run = make([{"name": name, "path": f"{name}.jsonl"} for name in ids], args=["--mean", "400", "--speed", "10"])
     run.start()
     run.wait(lambda s: s.replicas[0].in_flight > 0 and s.datasets[0].finished_samples > 40)
     run.probe("sim", 16, 0.5)
@@ -103,6 +103,7 @@ def test_a_run_is_probed_switched_and_switched_back_and_the_bill_is_right(
     assert KEY.encode() not in everything_written(run)
 
 
+@pytest.mark.drill
 def test_an_engine_that_is_never_ready_keeps_no_api_from_working_and_a_killed_supervisor_no_bill_from_being_kept(
     tmp_path: Path, api: SimulatorProcess, make: Callable[..., LiveRun]
 ) -> None:
@@ -130,6 +131,7 @@ def test_an_engine_that_is_never_ready_keeps_no_api_from_working_and_a_killed_su
     assert "engine idles" in run.words("engine.idle")
 
 
+@pytest.mark.drill
 def test_the_bill_is_right_through_every_fault(tmp_path: Path, api: SimulatorProcess, make: Callable[..., LiveRun]) -> None:
     faults = {
         "http-429": 0.05, "retry-in-words": None, "http-500": 0.05, "http-402": 0.01, "disconnect": 0.02, "cut-stream": 0.03,
