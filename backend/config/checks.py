@@ -210,16 +210,22 @@ def _apis(config: RunConfig) -> Iterator[str]:
             yield f"{section}.api_key_file: stands beside api_key_env. Keep one of them"
         if api.api_key_file is not None and _looks_like_a_key(api.api_key_file):
             yield f"{section}.api_key_file: looks like a key itself, must be the path of a file that holds it"
-        for field in api.extra_body:
-            if SECRET_NAME.search(field) and isinstance(api.extra_body[field], str):
-                yield (
-                    f"{section}.extra_body.{quoted_key(field)}: looks like a secret, which may not stand in a file. "
-                    "Use api_key_env or api_key_file"
-                )
+        for key, field, value in _fields(f"{section}.extra_body", api.extra_body):
+            if SECRET_NAME.search(field) and isinstance(value, str):
+                yield (f"{key}: looks like a secret, which may not stand in a file. Use api_key_env or api_key_file")
         for field, remedy in OWN_API_FIELDS.items():
             if field in api.extra_body:
                 yield f"{section}.extra_body.{field}: is refused: {remedy}"
         yield from _json(f"{section}.extra_body", api.extra_body)
+
+
+def _fields(section: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Every field of a table and of the tables within: where it stands, its name, its value."""
+    for name, value in table.items():
+        key = f"{section}.{quoted_key(name)}"
+        yield key, name, value
+        if isinstance(value, dict):
+            yield from _fields(key, value)
 
 
 def _variable(key: str, name: str | None) -> Iterator[str]:

@@ -144,7 +144,12 @@ def test_a_secret_among_the_options_of_docker_is_refused(args: list[str]) -> Non
 
 def test_a_literal_key_where_a_name_belongs_is_refused_and_not_repeated() -> None:
     key = "sk-abcdefghijklmnopqrstuvwxyz"
-    for api in ({"api_key_env": key}, {"api_key_file": key}, {"extra_body": {"api_key": key}}):
+    for api in (
+        {"api_key_env": key},
+        {"api_key_file": key},
+        {"extra_body": {"api_key": key}},
+        {"extra_body": {"p": {"token": key}}},
+    ):
         fault = only(check(config(api={"o": {"base_url": "https://x", "model": "m"} | api})))
         assert fault.startswith("api.o.")
         assert key not in fault
