@@ -79,10 +79,3 @@ def pace(
         Binding.TOKENS: float(np.median(by_tokens)),
     }
     return Pace(speed, speed * answer_s / mean, allowed, min(medians, key=lambda each: medians[each]))
-
-
-def needed_streams(tokens: float, within_s: float, stream_tokens_per_s: float) -> float:
-    """How many answers at once make so many tokens in that time. Raises ValueError unless time and speed are above 0."""
-    if within_s <= 0 or stream_tokens_per_s <= 0:
-        raise ValueError(f"time and speed must be above 0, not {within_s} s and {stream_tokens_per_s} tokens/s")
-    return tokens / within_s / stream_tokens_per_s

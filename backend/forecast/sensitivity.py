@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 
 def sensitivity(mean_tokens: float, tokens_per_s: float, total: float) -> float:
     """Seconds for `total` samples of `mean_tokens` completion tokens at this speed (for a token budget: a mean of 1).
@@ -13,8 +11,3 @@ def sensitivity(mean_tokens: float, tokens_per_s: float, total: float) -> float:
     if tokens_per_s <= 0:
         raise ValueError(f"a speed must be above 0 tokens/s, not {tokens_per_s}")
     return mean_tokens * total / tokens_per_s
-
-
-def sensitivity_table(means_tokens: Sequence[float], speeds_tokens_per_s: Sequence[float], total: float) -> list[list[float]]:
-    """Seconds, a row for each mean and a column for each speed."""
-    return [[sensitivity(mean, speed, total) for speed in speeds_tokens_per_s] for mean in means_tokens]

@@ -65,13 +65,8 @@ def with_cap(observation: Observation, max_new_tokens: int, dataset: str | None 
     return _change(observation, cut, dataset)
 
 
-def cap_effects(observation: Observation, max_new_tokens: int) -> tuple[CapEffect, ...]:
-    """What that cap would do to each dataset, from its distribution as far as it is known."""
-    return effects_of_caps(observation, [max_new_tokens])[0]
-
-
 def effects_of_caps(observation: Observation, caps: Sequence[int]) -> tuple[tuple[CapEffect, ...], ...]:
-    """The same for many caps, at the cost of one."""
+    """What each of these caps would do to each dataset, from its distribution as far as it is known."""
     lengths = observation_lengths(observation)
     return tuple(
         tuple(_effect(now, drawn, cap) for now, drawn in zip(observation.datasets, lengths, strict=True)) for cap in caps

@@ -50,10 +50,6 @@ class Spend:
             return True
         return self._spent + self._unsure + self._reserved_sum + _up(worst_usd) <= _down(self.cap_usd)
 
-    def is_exhausted(self, worst_usd: float) -> bool:
-        """Whether it does not fit even with nothing in flight: only a higher cap helps."""
-        return not self._reserved and not self.fits(worst_usd)
-
     def reserve(self, key: Hashable, worst_usd: float) -> bool:
         """Sets aside what a request costs at worst; False (and nothing is changed) where it does not fit.
 

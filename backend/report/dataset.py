@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from backend.config import RunConfig
 from backend.report.database import run_query
@@ -72,7 +72,6 @@ class Pace:
     step_s: int
     at: tuple[float, ...]
     tokens_per_hour: tuple[float, ...]
-    samples_per_hour: tuple[float, ...]
 
 
 def read_totals(run: RunDir, dataset: str) -> Totals:
@@ -111,16 +110,16 @@ def read_refusals(run: RunDir, dataset: str) -> list[Refusal]:
 
 
 def read_pace(run: RunDir, dataset: str, totals: Totals, now: float) -> Pace:
-    """Tokens and samples an hour by when they finished; 0 where none did. The last span is left out until it is over."""
+    """Tokens an hour by when they finished; 0 where none did. The last span is left out until it is over."""
     first, last = totals.first_finished_at, totals.last_finished_at
     if first is None or last is None:
-        return Pace(STEPS_S[0], (), (), ())
+        return Pace(STEPS_S[0], (), ())
     step_s = next((s for s in STEPS_S if (last - first) / s <= MAX_STEPS), STEPS_S[-1])
     rows = {row["began_at"]: row for row in run_query(run, "pace", dataset=dataset, step_s=step_s)}
     begin = math.floor(first / step_s) * step_s
     at = [float(begin + i * step_s) for i in range(int((last - begin) // step_s) + 1) if begin + (i + 1) * step_s <= now]
-    tokens, samples = (_per_hour(rows, name, at, step_s) for name in ("completion_tokens", "samples"))
-    return Pace(step_s, tuple(at), tokens, samples)
+    tokens = tuple((rows[moment]["completion_tokens"] if moment in rows else 0) * HOUR_S / step_s for moment in at)
+    return Pace(step_s, tuple(at), tokens)
 
 
 def is_early(totals: Totals, in_flight: int | None) -> bool:
@@ -131,7 +130,3 @@ def is_early(totals: Totals, in_flight: int | None) -> bool:
 def cap_tokens(settings: RunConfig, dataset: str) -> int | None:
     """The most tokens one answer may have; None where the server's own limit holds."""
     return settings.sampling_for(settings.dataset(dataset)).max_new_tokens
-
-
-def _per_hour(rows: dict[float, dict[str, Any]], name: str, at: list[float], step_s: int) -> tuple[float, ...]:
-    return tuple((rows[moment][name] if moment in rows else 0) * HOUR_S / step_s for moment in at)

@@ -27,12 +27,3 @@ def read_flag(run: RunDir, row: Row) -> Flag | None:
             return None
         found = con.execute(query, (row.dataset, stored_sample_id(row.sample_id), row.turn, row.attempt)).fetchone()
     return None if found is None else Flag(*found)
-
-
-def count_flags(run: RunDir) -> int:
-    """How many samples are flagged. Raises RunDirError."""
-    with reading(run.state) as con:
-        if con is None or not has_table(con, "flags"):
-            return 0
-        (count,) = con.execute("SELECT count(*) FROM flags").fetchone()
-    return int(count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backend.costs.limits import ApiLimits, Binding, needed_streams, pace
+from backend.costs.limits import ApiLimits, Binding, pace
 
 SPEED, MEAN = np.full(3, 50.0), np.full(3, 500.0)
 
@@ -31,13 +31,3 @@ def test_tokens_a_minute_count_the_prompts_as_well() -> None:
     found = pace(ApiLimits(1000, tokens_per_minute=60_000), SPEED, 0.0, MEAN, 500.0)
     assert found.tokens_per_s == pytest.approx(500)
     assert found.binds is Binding.TOKENS
-
-
-def test_the_story_needs_606_streams() -> None:
-    assert pytest.approx(30_303, abs=1) == 60e6 / (33 * 60)
-    assert round(needed_streams(60e6, 33 * 60, 50)) == 606
-
-
-def test_no_time_is_no_answer() -> None:
-    with pytest.raises(ValueError, match="above 0"):
-        needed_streams(60e6, 0, 50)

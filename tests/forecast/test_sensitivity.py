@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.forecast.sensitivity import sensitivity, sensitivity_table
+from backend.forecast.sensitivity import sensitivity
 
 
 @pytest.mark.parametrize(("tokens_per_s", "hours"), [(900, 18.5), (1000, 16.7), (1200, 13.9)])
@@ -15,10 +15,6 @@ def test_60_million_tokens_take_as_long_as_the_story_says(tokens_per_s: float, h
 @pytest.mark.parametrize(("mean_tokens", "days"), [(1500, 9.9), (2000, 13.2), (2500, 16.5)])
 def test_914_thousand_samples_take_as_long_as_the_story_says(mean_tokens: float, days: float) -> None:
     assert round(sensitivity(mean_tokens, 1600, 914e3) / 86_400, 1) == days
-
-
-def test_the_table_has_a_row_for_each_mean_and_a_column_for_each_speed() -> None:
-    assert sensitivity_table([1, 2], [10, 20, 40], 100) == [[10, 5, 2.5], [20, 10, 5]]
 
 
 def test_a_speed_of_nothing_is_refused() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from backend.forecast.forecast import forecast
 from backend.forecast.observation import BudgetStop, Observation
 from backend.forecast.what_if import (
-    cap_effects,
+    effects_of_caps,
     in_order,
     with_budget,
     with_cap,
@@ -79,7 +79,7 @@ def test_a_cap_shortens_what_is_to_come_and_keeps_what_is_finished() -> None:
 def test_the_effect_of_a_cap_is_that_of_cutting_the_lengths() -> None:
     true = lengths(20_000, mean=1500, log_sd=1.0)
     seen = observation([dataset(finished_lengths=true, prompts=50_000, max_new_tokens=32_768)])
-    effect = cap_effects(seen, 2048)[0]
+    effect = effects_of_caps(seen, [2048])[0][0]
     assert effect.mean_tokens == pytest.approx(np.minimum(true, 2048).mean(), rel=0.02)
     assert effect.mean_tokens_now == pytest.approx(true.mean(), rel=0.03)
     assert effect.truncated_share == pytest.approx((true >= 2048).mean(), abs=0.01)
@@ -87,7 +87,7 @@ def test_the_effect_of_a_cap_is_that_of_cutting_the_lengths() -> None:
 
 
 def test_a_cap_above_the_one_there_is_changes_nothing() -> None:
-    effect = cap_effects(observation(), 100_000)[0]
+    effect = effects_of_caps(observation(), [100_000])[0][0]
     assert (effect.mean_tokens, effect.truncated_share) == (effect.mean_tokens_now, effect.truncated_share_now)
     seen = observation()
     assert with_cap(seen, 100_000) == seen

@@ -45,7 +45,7 @@ def test_the_cap_is_never_passed_and_nothing_is_lost(seed: int) -> None:
         assert view.spent_usd + view.unsure_usd + view.reserved_usd <= CAP_USD
         assert view.spent_usd + view.unsure_usd <= CAP_USD
     view = spend.view()
-    assert spend.is_exhausted(worst_of_all)
+    assert not spend.fits(worst_of_all)
     assert view.spent_usd == pytest.approx(billed_for_sure, abs=1e-9)
     assert view.unsure_usd == pytest.approx(most_usd, abs=1e-9)
     assert CAP_USD - view.spent_usd - view.unsure_usd < 0.0125
@@ -79,11 +79,10 @@ def test_former_lives_count_against_the_cap() -> None:
 def test_at_the_cap_only_a_higher_one_helps() -> None:
     spend = Spend(1.0)
     spend.reserve("a", 0.9)
-    assert not spend.is_exhausted(0.5)  # what is in flight may cost less
     spend.settle("a", 0.9)
-    assert spend.is_exhausted(0.5)
+    assert not spend.fits(0.5)
     spend.cap_usd = 2.0
-    assert not spend.is_exhausted(0.5)
+    assert spend.fits(0.5)
 
 
 def test_a_request_has_one_reservation() -> None:

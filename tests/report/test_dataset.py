@@ -74,7 +74,6 @@ def test_pace_counts_idle_spans_as_zero_and_leaves_the_running_one_out(run: RunD
     assert pace.step_s == 60
     assert pace.at == (1200.0, 1260.0, 1320.0, 1380.0)
     assert pace.tokens_per_hour == (30 * 60, 0, 0, 60 * 60)
-    assert pace.samples_per_hour == (2 * 60, 0, 0, 60)
 
 
 def test_the_steps_of_a_long_run_are_long(run: RunDir) -> None:
