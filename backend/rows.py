@@ -66,7 +66,7 @@ def record_from_row(row: Row) -> tuple[Any, ...]:
     inexact: dict[str, str] = {}
     for name in TEXT_COLUMNS:
         text = values[name]
-        if text is not None and not _is_utf8(text):
+        if text is not None and not is_utf8(text):
             inexact[name] = text
             values[name] = stored_sample_id(text) if name == "sample_id" else _SURROGATE.sub("\ufffd", text)
     for name in ID_LIST_COLUMNS:
@@ -86,7 +86,7 @@ def record_size_bytes(record: Sequence[Any]) -> int:
 
 def stored_sample_id(sample_id: str) -> str:
     """The id as it stands in its column: itself, or, where UTF-8 cannot hold it, a text of its own that keeps it unique."""
-    if _is_utf8(sample_id):
+    if is_utf8(sample_id):
         return sample_id
     digest = hashlib.blake2b(sample_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return _SURROGATE.sub("\ufffd", sample_id) + "~" + digest
@@ -153,7 +153,8 @@ def _arrow_id_lists(values: Sequence[bytes | None]) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), ids, mask=missing)
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """False with a lone surrogate, which no database takes."""
     try:
         text.encode()
     except UnicodeEncodeError:

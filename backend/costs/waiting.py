@@ -14,7 +14,7 @@ from backend.forecast.chance import stream
 from backend.forecast.curve import SpeedCurve
 from backend.forecast.lengths import LengthDraws
 from backend.forecast.observation import ADMITTING, FINISHING, DatasetNow, Floats, LengthCounts, Observation
-from backend.forecast.work import work_left
+from backend.forecast.work import WorkDraws, work_left
 from backend.forecast.worlds import observation_lengths
 from backend.records import DatasetState
 
@@ -38,14 +38,7 @@ def what_waits(observation: Observation) -> tuple[Waiting, ...]:
         if now.state not in ADMITTING:
             continue
         rest = _without_those_in_flight(now, lengths, observation)
-        work = work_left(
-            rest,
-            lengths,
-            curve=_ANY_CURVE,
-            concurrency=observation.concurrency,
-            stop=observation.budget_stop,
-            rng=stream(0, "waiting", now.name),
-        )
+        work = _work(rest, lengths, observation, "waiting")
         if work is not None:
             requests = np.maximum(work.final_samples - rest.finished_samples, np.minimum(work.tokens, 1.0))
             found.append(Waiting(now.name, requests, work.tokens, lengths))
@@ -80,15 +73,19 @@ def _without_those_in_flight(now: DatasetNow, lengths: LengthDraws, observation:
     flying = now.in_flight
     if not flying.total:
         return now
-    finishing = replace(now, state=DatasetState.DRAINING)
-    rest = work_left(
-        finishing,
+    rest = _work(replace(now, state=DatasetState.DRAINING), lengths, observation, "finishing")
+    still = float(np.median(rest.tokens)) if rest is not None else 0.0
+    prompts = max(now.prompts - round(flying.total), 0)
+    return replace(now, prompts=prompts, in_flight=LengthCounts(), more_tokens=now.more_tokens + flying.total_tokens + still)
+
+
+def _work(now: DatasetNow, lengths: LengthDraws, observation: Observation, purpose: str) -> WorkDraws | None:
+    """What a dataset has yet to do, with draws of its own for each purpose."""
+    return work_left(
+        now,
         lengths,
         curve=_ANY_CURVE,
         concurrency=observation.concurrency,
         stop=observation.budget_stop,
-        rng=stream(0, "finishing", now.name),
+        rng=stream(0, purpose, now.name),
     )
-    still = float(np.median(rest.tokens)) if rest is not None else 0.0
-    prompts = max(now.prompts - round(flying.total), 0)
-    return replace(now, prompts=prompts, in_flight=LengthCounts(), more_tokens=now.more_tokens + flying.total_tokens + still)

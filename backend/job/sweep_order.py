@@ -47,7 +47,7 @@ def read_imported(value: Json) -> ImportedSweep:
     measured, replicas = value.get("measured"), value.get("replicas", 1)
     if not isinstance(measured, list) or not measured or not all(isinstance(one, dict) for one in measured):
         raise ValueError("sweep: what was measured is no list of levels.")
-    if not _is_count(replicas):
+    if not is_count(replicas):
         raise ValueError(f"sweep: {replicas!r} is no number of replicas.")
     _check_levels([one.get("concurrency") for one in measured])
     levels = []
@@ -62,7 +62,7 @@ def read_imported(value: Json) -> ImportedSweep:
 
 def _check_levels(levels: Any) -> None:
     for level in levels:
-        if not _is_count(level):
+        if not is_count(level):
             raise ValueError(f"sweep: the level {level!r} is not a whole number of at least 1.")
     if list(levels) != sorted(set(levels)):
         raise ValueError(f"sweep: the levels {', '.join(map(str, levels))} must ascend, each named once.")
@@ -70,7 +70,8 @@ def _check_levels(levels: Any) -> None:
         raise ValueError(f"sweep: {len(levels)} levels are more than {MOST_LEVELS}; leave some out.")
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 

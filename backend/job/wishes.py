@@ -15,7 +15,7 @@ from typing import Any
 from backend.config import AtBudget, DatasetConfig, RunConfig
 from backend.job.api_probe import read_order as read_probe_order
 from backend.job.routes import Route, UnknownRouteError, parse_route
-from backend.job.sweep_order import read_imported, read_order
+from backend.job.sweep_order import is_count, read_imported, read_order
 from backend.records import Intent, IntentAction, Outcome
 
 
@@ -151,7 +151,7 @@ def _apply_cap(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
 
 def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
     if key == "concurrency":
-        if not _is_count(value):
+        if not is_count(value):
             raise RefusedError(f"concurrency: {value!r} is not a whole number of at least 1.")
         return replace(wishes, concurrency=value), f"Concurrency {wishes.concurrency} → {value}."
     if key == "order":
@@ -171,7 +171,7 @@ def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
     if name not in wishes.datasets:
         raise RefusedError(f"{key}: no such setting, or no such dataset.")
     if setting in ("token_budget", "max_samples", "max_new_tokens"):
-        if value is not None and not _is_count(value):
+        if value is not None and not is_count(value):
             raise RefusedError(f"{key}: {value!r} is neither a whole number of at least 1 nor none.")
         old = getattr(wishes.datasets[name], setting)
         return _with_dataset(wishes, name, **{setting: value}), f"{name}: {setting} {old} → {value}."
@@ -235,7 +235,3 @@ def _is_time(value: Any) -> bool:
         return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
     except ValueError:
         return False
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

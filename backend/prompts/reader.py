@@ -32,6 +32,7 @@ from backend.prompts.forms import (
 from backend.prompts.lines import Record, read_records
 from backend.prompts.turns import turn_count
 from backend.records import Json, Prompt
+from backend.rows import is_utf8
 
 ID_FIELDS: Final = ("id", "uuid", "task_id", "sample_id", "primary_id")
 MAX_ID_CHARS: Final = 512  # what calls itself an id and is longer is text: a hash is taken
@@ -206,7 +207,7 @@ def _digest(text: str) -> bytes:
 def as_id(value: Any) -> str | None:
     """A record's value as an id, as text; None for what is none."""
     if isinstance(value, str):
-        return value if 0 < len(value) <= MAX_ID_CHARS and _is_unicode(value) else None
+        return value if 0 < len(value) <= MAX_ID_CHARS and is_utf8(value) else None
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -216,12 +217,3 @@ def as_id(value: Any) -> str | None:
     if isinstance(value, Decimal) and value == value.to_integral_value():  # Parquet's integers beyond 64 bits
         return str(int(value))
     return None
-
-
-def _is_unicode(text: str) -> bool:
-    """False with a lone surrogate, which no database takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -22,7 +22,7 @@ from backend.forecast.forecast import forecast, naive
 from backend.forecast.from_json import observation_from_json
 from backend.forecast.observation import BudgetStop, Observation
 from tests.bench.figure import Figure, at_least, at_most, told
-from tests.forecast.made_observation import dataset, lengths, observation
+from tests.forecast.made_observation import million
 from tests.forecast.small_lab import made_job
 
 LAB = Path(__file__).resolve().parents[3] / "shared"
@@ -121,16 +121,7 @@ def _intervals(jobs: Sequence[str], *columns: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _milliseconds() -> float:
-    sets = [
-        dataset(
-            f"B{i}",
-            finished_lengths=lengths(170_000, seed=i),
-            in_flight_tokens=np.linspace(1, 900, 25).tolist(),
-            prompts=300_000,
-        )
-        for i in range(6)
-    ]
-    seen = observation(sets, concurrency=150)
+    seen = million()
     forecast(seen)
     took = []
     for _ in range(TIMED):

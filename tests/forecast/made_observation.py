@@ -45,3 +45,17 @@ def observation(datasets: Sequence[DatasetNow] | None = None, history: SpeedHist
     more.setdefault("overlap", False)
     chosen = tuple(datasets) if datasets is not None else (dataset(),)
     return Observation(datasets=chosen, history=steady() if history is None else history, **more)
+
+
+def million() -> Observation:
+    """Six datasets with a million finished samples, 150 requests in flight."""
+    sets = [
+        dataset(
+            f"B{i}",
+            finished_lengths=lengths(170_000, seed=i),
+            in_flight_tokens=np.linspace(1, 900, 25).tolist(),
+            prompts=300_000,
+        )
+        for i in range(6)
+    ]
+    return observation(sets, concurrency=150)

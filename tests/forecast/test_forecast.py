@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from backend.forecast.calibrate import Range
 from backend.forecast.forecast import Forecast, forecast, naive
 from backend.forecast.observation import BudgetStop, Observation, SpeedHistory
-from tests.forecast.made_observation import dataset, lengths, observation, steady
+from tests.forecast.made_observation import dataset, lengths, million, observation, steady
 from tests.forecast.small_lab import made_job
 
 
@@ -205,16 +204,7 @@ def test_assumptions_tell_their_source() -> None:
 
 def test_a_million_finished_samples_are_forecast_in_50_ms() -> None:
     """The median of this thread's time on the processor, so that a busy machine does not decide."""
-    sets = [
-        dataset(
-            f"B{i}",
-            finished_lengths=lengths(170_000, seed=i),
-            in_flight_tokens=np.linspace(1, 900, 25).tolist(),
-            prompts=300_000,
-        )
-        for i in range(6)
-    ]
-    seen = observation(sets, concurrency=150)
+    seen = million()
     forecast(seen)
     took = []
     for _ in range(9):

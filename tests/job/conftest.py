@@ -1,4 +1,4 @@
-"""What tests of the job share: an empty run, its ledger, and GPUs that say what a test wants."""
+"""What tests of the job share: an empty run, its ledger, datasets at work, and GPUs that say what a test wants."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from backend.job.ledger import Ledger
 from backend.run_dir import RunDir
 from backend.simulator import fake_nvml
+from tests.job.dataset_job import Job
 from tests.job.gpu_box import Box
 
 
@@ -25,6 +26,14 @@ async def ledger(run: RunDir) -> AsyncIterator[Ledger]:
     opened = Ledger.open(run)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def job(tmp_path: Path) -> AsyncIterator[Job]:
+    made = Job(tmp_path)
+    await made.runner.read_ahead(10)
+    yield made
+    await made.ledger.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from backend.job.forecast_input import UNLIMITED, dataset_now
 from backend.job.wishes import Want
 from backend.records import DatasetState
-from tests.job.test_situation import Job
-
-
-@pytest.fixture
-async def job(tmp_path: Path) -> AsyncIterator[Job]:
-    job = Job(tmp_path)
-    await job.runner.read_ahead(10)
-    yield job
-    await job.ledger.close()
+from tests.job.dataset_job import Job
 
 
 async def test_lengths_and_limits_are_those_of_the_accounts(job: Job) -> None:

@@ -19,12 +19,6 @@ from tests.pages.shown import open_page, words
 from tests.pages.states import run_in
 
 
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
-    return tmp_path
-
-
 def until(at: AppTest, so: Callable[[str], bool]) -> str:
     """What the page shows once it is `so`: a long question is looked for again and again, as the fragment does."""
     deadline = time.monotonic() + 60

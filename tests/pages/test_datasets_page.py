@@ -5,18 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from backend.run_dir import open_state
 from tests.finished_samples import add_open, sample
 from tests.pages.shown import open_page, words
 from tests.pages.states import HELD_FOR, run_in
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
-    return tmp_path
 
 
 def test_next_and_previous_go_through_the_datasets_and_round(runs: Path) -> None:

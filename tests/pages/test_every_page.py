@@ -96,12 +96,6 @@ EXPECTED: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
-    return tmp_path
-
-
 @pytest.mark.parametrize("page", LISTED)
 def test_without_any_run_a_page_says_what_to_do_next(page: str, runs: Path) -> None:
     at = open_page(page)

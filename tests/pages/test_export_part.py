@@ -5,18 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from backend.report.export.background import TaskState, exports_of
 from tests.made_run import make_run
 from tests.pages.shown import open_page, words
 from tests.report.export.handed_over import read_rows, sample, seal
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
-    return tmp_path
 
 
 def test_a_press_exports_and_the_page_tells_what_became_of_it(runs: Path) -> None:
