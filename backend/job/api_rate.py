@@ -9,17 +9,13 @@ lengths are not, because short answers end first.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-WINDOW_S: Final = 60.0
-BIN_S: Final = 0.25  # the last minute is counted in bins of this width
-BURST_S: Final = 5.0  # of missed starts that may be made up for at once
-PACE: Final = 1.02  # a limit's worth and a little more: what was used within the minute is what binds
-NEARLY: Final = 0.97  # of a limit, from where a refusal needs no other explanation
+from backend.job.api_meter import BIN_S, PACE, WINDOW_S, Meter
+
 PACE_CUT: Final = 0.95  # after a refusal that the count did not foresee
 PACE_GROWS_AFTER_S: Final = 10.0
 PACE_STEP: Final = 0.01
@@ -53,65 +49,6 @@ class RateView:
     used_tokens: int
 
 
-class _Meter:
-    """One limit a minute: what was used, and when the next start is due."""
-
-    def __init__(self, limit: int | None) -> None:
-        self.configured = limit
-        self.told: int | None = None  # by a header
-        self.learnt: float | None = None  # from refusals
-        self.pace = PACE
-        self.used = 0.0
-        self._bins: deque[list[float]] = deque()  # [when the bin begins, amount]
-        self._due_at: float | None = None  # of the bucket: when it is as full as it gets
-
-    @property
-    def limit(self) -> float | None:
-        """The lowest that is known."""
-        known = [limit for limit in (self.configured, self.told, self.learnt) if limit is not None]
-        return min(known) if known else None
-
-    def forget(self, now: float) -> None:
-        while self._bins and self._bins[0][0] + BIN_S <= now - WINDOW_S:
-            self.used -= self._bins.popleft()[1]
-
-    def use(self, amount: float, now: float) -> None:
-        self.forget(now)
-        if not self._bins or now - self._bins[-1][0] >= BIN_S:
-            self._bins.append([now, 0.0])
-        self._bins[-1][1] += amount
-        self.used += amount
-
-    def next_at(self, cost: float, now: float) -> float:
-        """When a start that uses `cost` may come."""
-        limit = self.limit
-        if limit is None:
-            return now
-        self.forget(now)
-        at = now
-        if self._bins and self.used + min(cost, limit) > limit:
-            excess = self.used + min(cost, limit) - limit
-            for begun_at, amount in self._bins:
-                excess -= amount
-                if excess <= 0:
-                    at = max(at, begun_at + BIN_S + WINDOW_S)
-                    break
-        if self._due_at is not None:
-            at = max(at, self._due_at - BURST_S)
-        return at
-
-    def is_nearly_used(self) -> bool:
-        """Whether what is told or configured is used up as far as one can see from here."""
-        known = [limit for limit in (self.configured, self.told) if limit is not None]
-        return bool(known) and self.used >= NEARLY * min(known)
-
-    def pass_on(self, cost: float, now: float) -> None:
-        """Takes `cost` out of the bucket that spreads starts."""
-        limit = self.limit
-        if limit is not None:
-            self._due_at = max(self._due_at or now, now) + cost * WINDOW_S / (limit * self.pace)
-
-
 class ApiRate:
     """The limits of one API."""
 
@@ -122,9 +59,9 @@ class ApiRate:
         self._ceiling: float = concurrency or MOST_CONCURRENCY
         self._most = self._ceiling
         self._open: float = min(FIRST_CONCURRENCY, self._ceiling)
-        self._requests = _Meter(requests_per_minute)
-        self._tokens = _Meter(tokens_per_minute)
-        self._prompts = _Meter(None)  # the part of the tokens that is prompts
+        self._requests = Meter(requests_per_minute)
+        self._tokens = Meter(tokens_per_minute)
+        self._prompts = Meter(None)  # the part of the tokens that is prompts
         self._speed_tokens_per_s: float | None = None  # of one stream, from its start to its end
         self._answers = 0
         self._begun_at: float | None = None
@@ -233,7 +170,7 @@ class ApiRate:
         else:
             meter.pace = max(LEAST_PACE, meter.pace * PACE_CUT)
 
-    def _to_blame(self, resource: Resource | None) -> _Meter:
+    def _to_blame(self, resource: Resource | None) -> Meter:
         """Whose limit a refusal is about; where it does not say, the one that is nearest to its own."""
         if resource is not None:
             return self._tokens if resource is Resource.TOKENS else self._requests

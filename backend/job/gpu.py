@@ -87,7 +87,7 @@ class GpuReader:
     def read(self, now: float) -> list[GpuSample]:
         """A sample of each GPU at `now` (epoch seconds), in order; what a GPU does not tell is None."""
         if self._reopen_at is not None and now >= self._reopen_at:
-            self._reopen(now)
+            self._reopen()
         samples = [self._sample(device, now) for device in self._devices]
         if any(device.lost for device in self._devices):
             if self._reopen_at is None:
@@ -157,7 +157,7 @@ class GpuReader:
         )
         self._events.append(Event(now, "gpu.lost", f"gpu:{device.index}", message, Severity.ERROR))
 
-    def _reopen(self, now: float) -> None:
+    def _reopen(self) -> None:
         """Starts NVML anew and looks for the devices again: their handles die with a lost GPU or driver."""
         self._reopen_delay_s = min(self._reopen_delay_s * 2, REOPEN_MAX_S)
         self._reopen_at = None
