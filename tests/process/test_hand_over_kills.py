@@ -82,7 +82,7 @@ def finished(run: RunDir) -> Counter[str]:
     if not run.ledger.exists():
         return found
     with closing(open_ledger(run, read_only=True)) as con:
-        if con.execute("SELECT 1 FROM sqlite_master WHERE name = 'open_rows'").fetchone() is None:
+        if con.execute("SELECT 1 FROM sqlite_master WHERE name = 'sealed_shards'").fetchone() is None:
             return found
         con.execute("BEGIN")
         found.update(row[0] for row in con.execute("SELECT sample_id FROM open_rows"))
