@@ -9,8 +9,9 @@ from pathlib import Path
 from backend.config import ConfigError
 from backend.heartbeat import has_table, reading
 from backend.report.formatting import plain
+from backend.report.headline import share_done
 from backend.report.status import read_status
-from backend.report.views import DatasetView, RunView
+from backend.report.views import RunView
 from backend.run_dir import RunDir, RunDirError
 from backend.runs import list_runs
 
@@ -20,7 +21,7 @@ class RunLine:
     """One run. Times are epoch seconds."""
 
     view: RunView
-    progress: float | None  # 0..1, None where it has no limit or nothing is known
+    progress: float | None  # 0..1, None where a dataset has no limit or nothing is known
     started_at: float | None  # when a supervisor was first started
     size_bytes: int  # on disk, without what a link leads to
 
@@ -40,25 +41,12 @@ def read_runs(folder: Path, now: float) -> RunList:
     for run in runs:
         try:
             view = read_status(run, now)
-            lines.append(RunLine(view, progress(view.datasets), _started_at(run), size_on_disk(run.root)))
+            lines.append(RunLine(view, share_done(view), _started_at(run), size_on_disk(run.root)))
         except (ConfigError, RunDirError) as error:
             broken.append(plain(f"{run.name}: {error}", keep=""))
     broken += [_no_run(path) for path in _other_folders(folder, {run.name for run in runs})]
     newest_first = sorted(lines, key=lambda line: (_last_sign(line), line.view.created_at or ""), reverse=True)
     return RunList(tuple(newest_first), tuple(broken))
-
-
-def progress(datasets: tuple[DatasetView, ...]) -> float | None:
-    """How much of the datasets is done, 0..1: each by its nearest limit, all weighing the same; None where none has a limit."""
-    shares = [share for share in (dataset_progress(d) for d in datasets) if share is not None]
-    return sum(shares) / len(shares) if shares else None
-
-
-def dataset_progress(dataset: DatasetView) -> float | None:
-    """0..1, by whichever limit is nearer, samples or tokens; None where there is no limit or nothing is known."""
-    pairs = ((dataset.finished_samples, dataset.total_samples), (dataset.completion_tokens, dataset.token_budget))
-    shares = [part / whole for part, whole in pairs if part is not None and whole]
-    return min(1.0, max(shares)) if shares else None
 
 
 def size_on_disk(folder: Path) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from backend.heartbeat import SupervisorState
 from backend.records import DatasetState
-from backend.report.headline import dataset_headline, naive_eta_s
+from backend.report.headline import dataset_headline, naive_eta_s, progress, share_done
 from backend.report.status import read_status
 from backend.report.views import DatasetView, RunView
 from tests.made_run import make_run
@@ -67,3 +67,23 @@ def test_simple_extrapolation_says_nothing_without_a_speed_or_a_limit() -> None:
     assert naive_eta_s([dataset()], None) is None
     assert naive_eta_s([dataset(token_budget=None, total_samples=None)], 1_000.0) is None
     assert naive_eta_s([dataset(state=DatasetState.DONE)], 1_000.0) is None
+
+
+def test_progress_goes_by_the_nearest_limit() -> None:
+    none = {"total_samples": None, "token_budget": None}
+    assert progress(dataset(**none)) is None
+    assert progress(dataset(token_budget=None)) == pytest.approx(0.406)
+    assert progress(dataset(completion_tokens=3_600_000)) == 0.9
+    assert progress(dataset(completion_tokens=5_000_000)) == 1.0
+    assert progress(dataset(state=DatasetState.DONE)) == 1.0
+
+
+def test_a_run_is_done_as_far_as_its_datasets_on_average_those_killed_left_out(view: RunView) -> None:
+    def of(*datasets: DatasetView) -> float | None:
+        return share_done(dataclasses.replace(view, datasets=datasets))
+
+    half = dataset(finished_samples=1_000)
+    assert of(half, dataset(state=DatasetState.DONE)) == 0.75
+    assert of(half, dataset(state=DatasetState.KILLED, total_samples=None, token_budget=None)) == 0.5
+    assert of(half, dataset(total_samples=None, token_budget=None)) is None
+    assert of() is None

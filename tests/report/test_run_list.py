@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.records import DatasetState
-from backend.report.run_list import dataset_progress, progress, read_runs, size_on_disk
-from backend.report.views import DatasetView
+from backend.report.run_list import read_runs, size_on_disk
 from backend.run_dir import RunDirError
 from tests.made_run import beat, job_status, make_run, write_event, write_open_row
-
-
-def view(**changes: int | None) -> DatasetView:
-    names = DatasetView.__dataclass_fields__
-    return DatasetView(**(dict.fromkeys(names) | {"name": "a", "state": DatasetState.RUNNING} | changes))
 
 
 def test_no_folder_has_no_runs(tmp_path: Path) -> None:
@@ -69,15 +62,6 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirError, match="cannot be read as the folder of runs"):
         read_runs(tmp_path / "file", 0.0)
-
-
-def test_progress_goes_by_the_nearest_limit() -> None:
-    assert dataset_progress(view()) is None
-    assert dataset_progress(view(finished_samples=5, total_samples=10)) == 0.5
-    assert dataset_progress(view(finished_samples=5, total_samples=10, completion_tokens=9, token_budget=10)) == 0.9
-    assert dataset_progress(view(completion_tokens=12, token_budget=10)) == 1.0
-    assert progress((view(), view())) is None
-    assert progress((view(finished_samples=10, total_samples=10), view(finished_samples=0, total_samples=10), view())) == 0.5
 
 
 def test_size_on_disk_does_not_follow_links(tmp_path: Path) -> None:
