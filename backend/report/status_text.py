@@ -8,6 +8,7 @@ from backend.heartbeat import SupervisorState
 from backend.records import DatasetState, EngineState, RunPhase
 from backend.report.apis_text import apis_text
 from backend.report.formatting import DASH, compact, duration, moment, number, plain, plural, share, table
+from backend.report.headline import progress
 from backend.report.views import DatasetView, RunView
 from backend.run_dir import RunDir
 from backend.runs import command_name
@@ -133,20 +134,13 @@ def _dataset_row(d: DatasetView) -> list[str]:
         number(d.total_samples),
         compact(d.completion_tokens),
         compact(d.token_budget),
-        _progress(d),
+        share(progress(d), 1.0),
         number(d.mean_completion_tokens),
         number(d.in_flight),
         number(d.rejected),
         number(d.retries),
         number(d.bad_lines),
     ]
-
-
-def _progress(d: DatasetView) -> str:
-    """By the limit that is nearest: whichever of samples and tokens is further on."""
-    pairs = ((d.finished_samples, d.total_samples), (d.completion_tokens, d.token_budget))
-    known = [(part, whole) for part, whole in pairs if part is not None and whole]
-    return share(*max(known, key=lambda pair: pair[0] / pair[1])) if known else DASH
 
 
 def _replicas(view: RunView) -> str:
