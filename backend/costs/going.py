@@ -27,7 +27,6 @@ class Going:
     """K draws of some datasets through one API, one after the other, each begun as the one before leaves room."""
 
     end_s: Floats
-    ends_s: Mapping[str, Floats]  # by dataset
     tokens: Floats  # completion tokens
     binds: Binding
 
@@ -39,9 +38,8 @@ def draw_going(
     draws = len(waiting[0].tokens)
     each = speed.tokens_per_s * np.exp(speed.log_sd * spread_normals(draws, stream(0, "api speed")))
     before, before_allowed, asked = np.zeros(draws), np.zeros(draws), np.zeros(draws)
-    ends: dict[str, Floats] = {}
     busy = dict.fromkeys((Binding.STREAMS, Binding.REQUESTS, Binding.TOKENS), 0.0)
-    last_s = np.zeros(draws)
+    end_s, last_s = np.zeros(draws), np.zeros(draws)
     for one in waiting:
         going = pace(limits, each, speed.first_token_s, one.lengths.mean, prompt_tokens.get(one.name) or 0.0)
         asked = asked + one.requests
@@ -53,14 +51,13 @@ def draw_going(
         until_all_asked = np.where(at_once, 0.0, before + rest / going.tokens_per_s)
         before_allowed = before_allowed + one.tokens / going.allowed_per_s
         end = np.maximum(until_all_asked + tail_s + speed.first_token_s, before_allowed)
-        ends[one.name] = end
-        last_s = np.where(end >= np.max(np.stack(list(ends.values())), axis=0), tail_s, last_s)
+        end_s = np.maximum(end_s, end)
+        last_s = np.where(end >= end_s, tail_s, last_s)
         busy[going.binds] += float(np.median(one.tokens / going.tokens_per_s))
         before = before + one.tokens / going.tokens_per_s
-    end_s = np.max(np.stack(list(ends.values())), axis=0)
     alone = float(np.median(last_s)) > TAIL_SHARE * float(np.median(end_s))
     tokens = np.sum(np.stack([one.tokens for one in waiting]), axis=0)
-    return Going(end_s, ends, tokens, Binding.LONGEST if alone else max(busy, key=lambda binding: busy[binding]))
+    return Going(end_s, tokens, Binding.LONGEST if alone else max(busy, key=lambda binding: busy[binding]))
 
 
 def _age(lengths: LengthDraws) -> Floats:
