@@ -25,7 +25,7 @@ LIMIT_STEP: Final = 1.1
 FIRST_CONCURRENCY: Final = 32  # then one more for each request that is taken
 MOST_CONCURRENCY: Final = 1_000  # where none is configured
 CONCURRENCY_CUT: Final = 0.9
-SPEED_WEIGHT: Final = 0.02  # of one answer's speed in the moving mean
+SPEED_KEPT: Final = 0.998  # of what former answers say of the speed, at each further one
 LEAST_WAIT_S: Final = 0.5  # after a refusal that does not say how long
 
 
@@ -62,8 +62,7 @@ class ApiRate:
         self._requests = Meter(requests_per_minute)
         self._tokens = Meter(tokens_per_minute)
         self._prompts = Meter(None)  # the part of the tokens that is prompts
-        self._speed_tokens_per_s: float | None = None  # of one stream, from its start to its end
-        self._answers = 0
+        self._tokens_made = self._stream_s = 0.0  # of answers, the newest ones counting most
         self._begun_at: float | None = None
         self._held_until = float("-inf")
         self._last_cut_at = float("-inf")
@@ -72,7 +71,7 @@ class ApiRate:
     @property
     def concurrency(self) -> int:
         """How many requests may be in flight now."""
-        limit, speed = self._tokens.limit, self._speed_tokens_per_s
+        limit, speed = self._tokens.limit, self.stream_tokens_per_s
         streams = min(self._open, self._ceiling)
         if limit is not None and speed:
             for_answers = max(0.0, limit - self._prompts.used) * self._tokens.pace / WINDOW_S
@@ -82,7 +81,7 @@ class ApiRate:
     @property
     def stream_tokens_per_s(self) -> float | None:
         """Tokens a second of one answer, from its start to its end; None before the first."""
-        return self._speed_tokens_per_s
+        return self._tokens_made / self._stream_s if self._stream_s else None
 
     def view(self, now: float) -> RateView:
         """The limits as they are known now."""
@@ -127,9 +126,9 @@ class ApiRate:
         self._tokens.use(completion_tokens, now)
         if took_s <= 0 or completion_tokens <= 0:
             return
-        self._answers += 1
-        speed, known = completion_tokens / took_s, self._speed_tokens_per_s or 0.0
-        self._speed_tokens_per_s = known + (speed - known) * max(SPEED_WEIGHT, 1 / self._answers)
+        # of all the time that streams were open: a mean of the answers' speeds would be that of the short ones, which are slow
+        self._tokens_made = self._tokens_made * SPEED_KEPT + completion_tokens
+        self._stream_s = self._stream_s * SPEED_KEPT + took_s
 
     def note_headers(self, headers: Mapping[str, str]) -> None:
         """Limits that an answer tells: `x-ratelimit-limit-requests`, `x-ratelimit-limit-tokens`."""

@@ -13,6 +13,7 @@ from backend.job.api_rate import FIRST_CONCURRENCY, ApiRate, Resource, resource_
 
 WINDOW_S = 60.0
 PROMPT_TOKENS = 80
+FIRST_TOKEN_S = 2.0  # an answer's speed from start to end hangs on its length
 
 
 class Minute:
@@ -72,7 +73,7 @@ def drive(
                 tokens += length
         while seen and seen[0][0] <= now:
             seen_at, length = heapq.heappop(seen)
-            rate.finished(seen_at, length, length / 50)
+            rate.finished(seen_at, length, FIRST_TOKEN_S + length / 50)
         at = rate.next_start_at(now, PROMPT_TOKENS)
         if len(ends) + len(seen) < min(slots, rate.concurrency) and at <= now:
             rate.started(now, PROMPT_TOKENS)
@@ -81,7 +82,7 @@ def drive(
                 if tell and server.limits[1]:
                     rate.note_headers({"x-ratelimit-limit-tokens": str(server.limits[1])})
                 length = max(1, int(rng.lognormvariate(6.41, 1.0)))
-                heapq.heappush(ends, (now + length / 50, length))
+                heapq.heappush(ends, (now + FIRST_TOKEN_S + length / 50, length))
                 most = max(most, len(ends))
                 if now > warm_minutes * 60:
                     tokens += PROMPT_TOKENS
