@@ -62,6 +62,7 @@ class DatasetRunner:
         self.mixed: str | None = None  # why it is held: another model answered than was asked for
         self.retries = 0
         self.lost_tokens = 0.0  # made in vain by requests that were aborted or sent again
+        self.superseded_tokens = 0  # of samples that were finished, and are made again since
         self.storing = 0  # answered, their rows not yet durable
         self.bad_line_count = 0
         self.bad_lines: list[BadLine] = []
@@ -91,6 +92,7 @@ class DatasetRunner:
         # completion tokens of all that a model answered and that counts → how often
         self.lengths: Counter[int] = count_lengths(ledger.run, dataset.name) if totals.samples else Counter()
         self._conversations = self._turns = 0  # read so far, with turns = "all"
+        self.turns_to_come = 0  # of conversations in flight, after the turns that are in flight
         self._given_back: deque[Prompt] = deque()  # started once, and later turns of conversations: these go first
         self._fresh: deque[Prompt] = deque()
         self._claimed: set[str] = set()  # sample ids buffered or in flight: a second pass over the file must skip them
@@ -213,12 +215,14 @@ class DatasetRunner:
     def started(self, prompt: Prompt, *, pilot: bool = False) -> None:
         """A request for the prompt takes a slot; `pilot`: before the dataset's turn."""
         self.turn_has_come |= not pilot
+        self.turns_to_come += turn_count(prompt.later_turns) - 1
         self.admission.started(prompt.sample_id, self._clock())
         self.guard.started(prompt)
 
     def ended_without_sample(self, prompt: Prompt) -> None:
         """The slot is free again and the prompt waits for another one."""
         self.begins_anew(prompt)
+        self.turns_to_come -= turn_count(prompt.later_turns) - 1
         self.admission.given_back(prompt.sample_id, self._clock())
         self.give_back(prompt)
 
@@ -229,6 +233,7 @@ class DatasetRunner:
     def forget_sample(self, key: FinishedKey) -> None:
         """A sample was superseded: it will be made again."""
         self.admission.forget_sample(key.completion_tokens)
+        self.superseded_tokens += key.completion_tokens
         if key.finish_reason != REJECTED:
             self.lengths[key.completion_tokens] -= 1
 
@@ -240,6 +245,7 @@ class DatasetRunner:
     def finished(self, prompt: Prompt, row: Row, answer: Json | None) -> None:
         """A durable sample. `answer` is the assistant message, from which a conversation goes on."""
         self._claimed.discard(prompt.sample_id)
+        self.turns_to_come -= turn_count(prompt.later_turns) - 1
         self.guard.finished(prompt, row)
         if row.finish_reason == REJECTED:
             # no length was learnt from a refusal, but the sample is spent

@@ -39,7 +39,7 @@ def _state(runner: DatasetRunner, wish: DatasetWish) -> DatasetState:
         return runner.state
     if wish.want is not Want.RUNNING or not runner.open:
         return DatasetState.DRAINING
-    if runner.exhausted:
+    if runner.exhausted and not runner.turns_to_come:
         return DatasetState.DRAINING
     return DatasetState.RUNNING if runner.turn_has_come else DatasetState.WAITING
 
@@ -48,7 +48,10 @@ def _most_samples(runner: DatasetRunner, wish: DatasetWish) -> int:
     """That a model will have answered: refused prompts are spent, and make no tokens."""
     rejected = runner.admission.finished_samples - runner.lengths.total()
     begun = runner.lengths.total() + runner.admission.in_flight
-    if runner.exhausted or runner.state is DatasetState.DONE:
+    if runner.state is DatasetState.DONE:
         return begun
-    limits = [limit for limit in (runner.expected_samples, wish.max_samples) if limit is not None]
+    prompts = runner.expected_samples
+    if runner.exhausted:  # each conversation goes on once its turn in flight is answered
+        prompts = begun + runner.turns_to_come + rejected
+    limits = [limit for limit in (prompts, wish.max_samples) if limit is not None]
     return max(min(limits, default=UNLIMITED) - rejected, begun)

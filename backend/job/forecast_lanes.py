@@ -5,8 +5,8 @@ Lanes go on side by side, each at its own speed; the run ends when the last of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from backend.forecast.calibrate import Range
@@ -14,20 +14,11 @@ from backend.forecast.forecast import Assumptions, Forecast
 from backend.forecast.observation import ADMITTING, Observation, SpeedHistory
 from backend.job.dataset_runner import DatasetRunner
 from backend.job.routes import LOCAL
-from backend.job.speed_history import SpeedBins
 from backend.job.wishes import Wishes
 from backend.records import DatasetState
 from backend.sweeps import Points
 
 NOTHING: Final = Range(0.0, 0.0, 0.0)
-
-
-@dataclass(slots=True)
-class Lane:
-    """What one of them has made so far."""
-
-    bins: SpeedBins = field(default_factory=SpeedBins)
-    made: float = 0.0  # tokens of its datasets, at the last look
 
 
 def lane_of(wishes: Wishes, dataset: str) -> str:
@@ -43,9 +34,11 @@ def lanes_of(wishes: Wishes) -> dict[str, list[str]]:
     return found
 
 
-def made_by(runners: Iterable[DatasetRunner], clock: float) -> float:
-    """Tokens of finished samples, and of requests in flight as far as their ages tell."""
-    return sum(runner.admission.finished_tokens + sum(runner.admission.made_tokens(clock)) for runner in runners)
+def made_by(runner: DatasetRunner, clock: float) -> float:
+    """Tokens of finished samples, also of those that were superseded since, and of requests in flight as far as their ages
+    tell."""
+    admission = runner.admission
+    return admission.finished_tokens + runner.superseded_tokens + sum(admission.made_tokens(clock))
 
 
 def engines_part(order: Sequence[str], seen: Mapping[str, Observation]) -> Observation:

@@ -21,10 +21,11 @@ from backend.forecasts import RUN, Said, Scored
 from backend.job.bulletin import Bulletin
 from backend.job.conditions import Condition
 from backend.job.forecast_input import dataset_now
-from backend.job.forecast_lanes import Lane, engines_part, even_curve, lanes_of, made_by, side_by_side
+from backend.job.forecast_lanes import engines_part, even_curve, lanes_of, made_by, side_by_side
 from backend.job.replica_keeper import ReplicaKeeper
 from backend.job.routes import LOCAL
 from backend.job.slots import Slots
+from backend.job.speed_history import SpeedBins
 from backend.job.state_store import StateStore
 from backend.job.wishes import Want, Wishes
 from backend.run_dir import RunDir, RunDirError
@@ -54,7 +55,7 @@ class Forecaster:
         """`slots` are the engine's, `apis` those of each API."""
         self._run, self._slots, self._keepers, self._store, self._bulletin = run, slots, keepers, store, bulletin
         self._apis = apis
-        self._lanes: defaultdict[str, Lane] = defaultdict(Lane)
+        self._lanes: defaultdict[str, SpeedBins] = defaultdict(SpeedBins)
         self._active_s = 0.0
         self._plan = 0
         self._looked_at: float | None = None  # monotonic
@@ -62,6 +63,8 @@ class Forecaster:
         self._ready = 0  # replicas
         self._curve: Points | None = None
         self._reason: str | None = "the supervisor has started"
+        self._reason_is_plan = False
+        self._made: dict[str, float] = {}  # dataset → tokens, at the last look
         self._said_at = -EVERY_S
         self._own: list[Scored] = []
         self._works: set[asyncio.Task[None]] = set()
@@ -76,12 +79,17 @@ class Forecaster:
             log.warning("former forecasts are not known: %s", error)
             return
         if last is not None:
-            self._active_s, self._plan = last.active_s, last.plan
+            self._active_s = last.active_s
+            self._plan += last.plan  # wishes that waited for this life have counted already
 
     def changed(self, reason: str, *, plan: bool = False) -> None:
-        """Something that a forecast rests on is different. `plan`: what is wanted, so that former forecasts meant another."""
+        """Something that a forecast rests on is different. `plan`: what is wanted, so that former forecasts meant another.
+
+        Of what changes together, the first change of the plan is the reason: what follows from it says less.
+        """
         self._plan += plan
-        self._reason = reason
+        if self._reason is None or not self._reason_is_plan:
+            self._reason, self._reason_is_plan = reason, plan
 
     def look(self, wishes: Wishes, curve: Curve | None = None) -> None:
         """Call it each second: notes what was made since the last look, and begins a forecast when one is due.
@@ -94,14 +102,16 @@ class Forecaster:
             self.changed("a sweep tells how fast how many requests are")
         clock = time.monotonic()
         active = any(runner.in_flight for runner in self._slots.runners.values())
-        if self._looked_at is not None:
+        if self._looked_at is None:
+            self._made = self._made_by_now()  # by former lives
+        else:
             self._note(wishes, clock - self._looked_at, active=active)
         self._looked_at = clock
         since_s = clock - self._said_at
         every_s = EARLY_EVERY_S if self._active_s < EARLY_S else EVERY_S
         due = (self._reason is not None and since_s >= CHANGE_GAP_S) or (active and since_s >= every_s)
         if due and wishes.run is Want.RUNNING and not self._works:
-            reason, self._reason, self._said_at = self._reason or "each minute", None, clock
+            reason, self._reason, self._said_at = self._reason or forecasts.EACH_MINUTE, None, clock
             self._begin(self._say(wishes.order, self.observe(wishes), reason, active=active))
 
     def observe(self, wishes: Wishes) -> dict[str, Observation]:
@@ -111,7 +121,7 @@ class Forecaster:
 
     def _observe_lane(self, wishes: Wishes, lane: str, names: Sequence[str]) -> Observation:
         runners, clock = self._slots.runners, time.monotonic()
-        history = self._lanes[lane].bins.history()
+        history = self._lanes[lane].history()
         if lane == LOCAL:
             concurrency, curve = wishes.concurrency, self._curve
         else:
@@ -147,17 +157,18 @@ class Forecaster:
     def _note(self, wishes: Wishes, seconds: float, *, active: bool) -> None:
         self._active_s += seconds if active else 0.0
         lanes, engine = lanes_of(wishes), self._engine_tokens(seconds)
-        clock = time.monotonic()
+        before, self._made = self._made, self._made_by_now()
         for name, datasets in lanes.items():
-            lane, runners = self._lanes[name], [self._slots.runners[dataset] for dataset in datasets]
-            made = made_by(runners, clock)
             # where the engine does not tell, or is not alone, ages tell what the requests in flight have made
             alone = name == LOCAL and len(lanes) == 1
-            tokens = engine if alone and engine is not None else made - lane.made
-            lane.made = made
-            running = sum(runner.in_flight for runner in runners)
+            made = sum(self._made[dataset] - before[dataset] for dataset in datasets)
+            running = sum(self._slots.runners[dataset].in_flight for dataset in datasets)
             if running:
-                lane.bins.add(seconds, tokens, running)
+                self._lanes[name].add(seconds, engine if alone and engine is not None else made, running)
+
+    def _made_by_now(self) -> dict[str, float]:
+        clock = time.monotonic()
+        return {name: made_by(runner, clock) for name, runner in self._slots.runners.items()}
 
     def _engine_tokens(self, seconds: float) -> float | None:
         """Useful ones that the servers made, by their own rates; None where one tells none."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from backend.job.forecast_input import UNLIMITED, dataset_now
-from backend.job.wishes import Want
+from backend.job.ledger import Ledger
+from backend.job.wishes import Want, initial
 from backend.records import DatasetState
 from tests.job.dataset_job import Job
+from tests.job.made_job import make_config, make_run_dir, make_runners
+from tests.sample_rows import make_row
 
 
 async def test_lengths_and_limits_are_those_of_the_accounts(job: Job) -> None:
@@ -47,3 +51,22 @@ async def test_without_a_limit_there_is_no_end_to_the_samples(job: Job) -> None:
     assert dataset_now(job.runner, unlimited, 0.0).prompts == 3
     job.runner._files = []
     assert dataset_now(job.runner, unlimited, 0.0).prompts == UNLIMITED
+
+
+async def test_turns_that_follow_those_in_flight_are_still_to_be_made(tmp_path: Path) -> None:
+    said = [{"role": role, "content": "x"} for role in ("user", "assistant") * 10]
+    config = make_config(tmp_path, {"A": [{"id": f"c{n}", "messages": said} for n in range(3)]}, dataset={"turns": "all"})
+    ledger = Ledger.open(make_run_dir(tmp_path))
+    runner, wish = make_runners(config, ledger)["A"], initial(config).datasets["A"]
+    await runner.read_ahead(10)
+    prompts = [runner.take() for _ in range(3)]
+    for prompt in prompts:
+        runner.started(prompt)
+    now = dataset_now(runner, wish, time.monotonic())
+    assert (now.state, now.prompts) == (DatasetState.RUNNING, 30)
+    assert dataset_now(runner, replace(wish, max_samples=7), time.monotonic()).prompts == 7
+    runner.finished(prompts[0], make_row(0, dataset="A", sample_id=prompts[0].sample_id, finish_reason="rejected"), None)
+    runner.ended_without_sample(prompts[1])
+    runner.take()
+    assert runner.turns_to_come == 9  # the first conversation has ended, the second one waits
+    await ledger.close()

@@ -16,7 +16,8 @@ from backend.forecast.observation import Observation
 from backend.job import forecaster as module
 from backend.job.bulletin import Bulletin
 from backend.job.forecaster import Forecaster
-from backend.job.ledger import Ledger
+from backend.job.ledger import FinishedKey, Ledger
+from backend.job.routes import Route
 from backend.job.state_store import StateStore
 from backend.job.wishes import Want, initial
 from backend.records import DatasetState
@@ -209,3 +210,59 @@ async def test_an_error_in_the_forecast_is_told_and_stops_nothing(bench: Bench, 
     await bench.pass_time(20)
     words = [event.message for event in bench.bulletin._told]
     assert words == ["No forecast can be made: an error in Headway itself (ArithmeticError)."]
+
+
+async def test_what_former_lives_have_made_is_no_speed_of_this_one(bench: Bench) -> None:
+    bench.tokens_per_s = None
+    bench.runners["A"].admission.finished_samples, bench.runners["A"].admission.finished_tokens = 100, 50_000_000
+    await bench.pass_time(1)
+    bench.begin(10)
+    await bench.pass_time(120, finished_each_s=1)
+    assert bench.observed().history.tokens_per_s.max() < 2_000
+
+
+async def test_samples_made_again_take_nothing_from_the_speed_at_which_they_were_made(bench: Bench) -> None:
+    bench.tokens_per_s = None
+    bench.begin(10)
+    await bench.pass_time(120, finished_each_s=1)
+    before = bench.observed().history.tokens_per_s.sum()
+    for n in range(40):
+        bench.runners["A"].forget_sample(FinishedKey(f"A-{n}", 0, 1, n, 500, 10, None, "stop"))
+    await bench.pass_time(20, finished_each_s=1)
+    assert bench.observed().history.tokens_per_s.sum() > before
+
+
+async def test_a_dataset_that_goes_to_an_api_leaves_no_debt_and_brings_no_speed(bench: Bench) -> None:
+    bench.apis["far"] = SimpleNamespace(concurrency=10)
+    bench.begin(10)
+    await bench.pass_time(120, finished_each_s=1)
+    before = bench.observed().history.tokens_per_s.sum()
+    bench.wishes = replace(bench.wishes, datasets={"A": replace(bench.wishes.datasets["A"], route=Route(False, "far"))})
+    await bench.pass_time(120, finished_each_s=1)
+    assert bench.observed().history.tokens_per_s.sum() == before
+    assert bench.forecaster.observe(bench.wishes)["far"].history.tokens_per_s.max() < 2_000
+
+
+async def test_the_reason_of_a_new_plan_is_not_lost_among_what_follows_from_it(bench: Bench) -> None:
+    bench.begin(2)
+    await bench.pass_time(10)
+    bench.forecaster.changed("1 of 1 replicas ready")
+    bench.forecaster.changed("what is wanted has changed", plan=True)
+    bench.forecaster.changed("A: running → paused")
+    await bench.pass_time(4)
+    assert forecasts.read_reasons(bench.run)[1] == "what is wanted has changed"
+    bench.forecaster.changed("A: paused → running")
+    await bench.pass_time(4)
+    said = forecasts.read_newest(bench.run)
+    assert said is not None
+    assert said.reason == "A: paused → running"
+
+
+async def test_what_was_wished_while_nobody_worked_is_a_new_plan(bench: Bench) -> None:
+    bench.begin(2)
+    await bench.pass_time(10)
+    bench.forecaster = bench.new_life()
+    bench.forecaster.changed("what is wanted has changed", plan=True)
+    await bench.forecaster.open()
+    await bench.pass_time(4)
+    assert 1 in forecasts.read_reasons(bench.run)
