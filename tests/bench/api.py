@@ -17,8 +17,8 @@ from tests.runs.live_run import LiveRun
 STREAMS = 1_000
 TOKENS_PER_MINUTE = 2_200_000  # of the 3,000,000 that so many streams would make if none ever paused
 PROMPTS = 40_000
-WARM_S = 120.0  # the limit is counted over a minute, and answers of 1,000 tokens take 20 s on average
-MEASURED_S = 120.0
+WARM_S = 180.0  # the minute that is counted, and the swing that the first answers, all begun at once, leave behind
+MEASURED_S = 180.0
 SPEED_OF_ALL = "1:50,10000:500000"
 
 
