@@ -7,7 +7,7 @@ from backend.config.checks import check
 from backend.config.fault_lines import ConfigError
 from backend.config.files import load, parse, save, validate
 from backend.config.fingerprint import fingerprint
-from backend.config.live import parse_live_setting
+from backend.config.live import parse_live_setting, read_deadline
 from backend.config.shape import (
     ApiConfig,
     AtBudget,
@@ -52,6 +52,7 @@ __all__ = [
     "load",
     "parse",
     "parse_live_setting",
+    "read_deadline",
     "save",
     "validate",
 ]

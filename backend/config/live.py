@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from backend.config.fault_lines import ConfigError, did_you_mean, shown
 from backend.config.sglang_flags import flag_faults
-from backend.config.shape import AtBudget, RunConfig
+from backend.config.shape import FIRST_DEADLINE, LAST_DEADLINE, AtBudget, RunConfig
 
 MAX_CONCURRENCY: Final = 20_000
 COUNTS: Final = ("token_budget", "max_samples", "max_new_tokens")
@@ -109,15 +109,22 @@ def _order(config: RunConfig, text: str) -> list[str]:
 def _deadline(text: str) -> str | None:
     if text.lower() == "none":
         return None
+    at = read_deadline(text)
+    if at is None:
+        raise ConfigError(
+            f"deadline: found {shown('', text)}, must be a time with its offset, as 2026-12-03T12:00+01:00, or none (years "
+            "2000 to 2999)"
+        )
+    return at.isoformat(timespec="seconds")
+
+
+def read_deadline(text: str) -> datetime | None:
+    """The moment that a deadline's text names; None where it is no time with its offset, or one that no zone can show."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise ConfigError(
-            f"deadline: found {shown('', text)}, must be a time with its offset, as 2026-12-03T12:00+01:00, or none"
-        )
-    return at.isoformat(timespec="seconds")
+        return None
+    return at if at.tzinfo is not None and FIRST_DEADLINE <= at <= LAST_DEADLINE else None
 
 
 def _count(text: str) -> int | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+FIRST_DEADLINE: Final = datetime(2000, 1, 1, tzinfo=UTC)  # between the two every zone has a name for the day
+LAST_DEADLINE: Final = datetime(3000, 1, 1, tzinfo=UTC)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -154,7 +158,7 @@ class ForecastConfig(_Section):
     """What is done so that the end can be told, and when to ask for a faster way."""
 
     pilot_samples: int = Field(default=16, ge=0, le=1000)  # of each waiting dataset, made first; 0: none
-    deadline: AwareDatetime | None = None
+    deadline: AwareDatetime | None = Field(default=None, ge=FIRST_DEADLINE, le=LAST_DEADLINE)
     ask_after_h: float = Field(default=4, gt=0)  # a run longer than this is asked whether there is a faster way
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from backend.config import AtBudget, DatasetConfig, RunConfig
+from backend.config import AtBudget, DatasetConfig, RunConfig, read_deadline
 from backend.job.api_probe import read_order as read_probe_order
 from backend.job.routes import Route, UnknownRouteError, parse_route
 from backend.job.sweep_order import is_count, read_imported, read_order
@@ -161,7 +160,7 @@ def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
         order = (*names, *(name for name in wishes.order if name not in names))
         return replace(wishes, order=order), f"Order: {', '.join(order)}."
     if key == "deadline":
-        if value is not None and not _is_time(value):
+        if value is not None and (not isinstance(value, str) or read_deadline(value) is None):
             raise RefusedError(f"deadline: {value!r} is no time with its offset (ISO 8601), nor none.")
         return replace(wishes, deadline=value), f"Deadline: {value or 'none'}."
     if key.startswith("api."):
@@ -228,10 +227,3 @@ def _dataset_wish(config: RunConfig, dataset: DatasetConfig) -> DatasetWish:
         at_budget=dataset.at_budget,
         max_new_tokens=config.sampling_for(dataset).max_new_tokens,
     )
-
-
-def _is_time(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False

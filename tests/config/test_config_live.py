@@ -69,6 +69,8 @@ def test_a_setting_is_read(key: str, text: str, canonical: str, value: Any) -> N
         ("B3.at_budget", "none", "must be drain or cancel"),
         ("B3.max_new_tokens", "0", 'datasets.B3.max_new_tokens: found "0", must be a whole number of at least 1'),
         ("deadline", "2026-12-03T12:00", "must be a time with its offset, as 2026-12-03T12:00+01:00, or none"),
+        ("deadline", "0001-01-01T00:00+14:00", "must be a time with its offset"),
+        ("deadline", "9999-12-31T23:59:59-14:00", "(years 2000 to 2999)"),
         ("deadline", "tomorrow", 'deadline: found "tomorrow", must be a time with its offset'),
     ],
 )

@@ -138,6 +138,7 @@ def test_a_sweep_changes_no_wish_so_that_no_later_life_repeats_it() -> None:
         ),
         (_intent("run", IntentAction.SET, key="B1.max_samples", value=-1), "B1.max_samples: -1 is neither a whole number"),
         (_intent("run", IntentAction.SET, key="deadline", value="noon"), "deadline: 'noon' is no time with its offset"),
+        (_intent("run", IntentAction.SET, key="deadline", value="9999-12-31T23:59-14:00"), "is no time with its offset"),
         (_intent("run", IntentAction.SET, key="deadline", value="2026-12-03T12:00"), "is no time with its offset"),
         (_intent("run", IntentAction.SET, key="engine.tp", value=2), "engine.tp: no such setting, or no such dataset."),
         (_intent("run", IntentAction.SET, key="B1.turns", value="all"), "cannot be set while the run goes on"),

@@ -65,6 +65,8 @@ _count = 0
 def start_export(run: RunDir, options: ExportOptions) -> ExportTask:
     """Starts an export. Raises ExportError where one to the same folder is at work, or where no process can be made."""
     global _count  # noqa: PLW0603  (numbers tell apart what many tabs start)
+    if "\0" in str(options.to):
+        raise ExportError("No folder has a NUL character in its name. Name another one.")
     to = Path(os.path.abspath(os.path.expanduser(options.to)))
     with _lock:
         known = _processes.setdefault(str(run.root.absolute()), [])

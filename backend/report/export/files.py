@@ -53,6 +53,8 @@ def draft_folder(to: Path, *, force: bool) -> Iterator[Path]:
     is writing it, or where the disk refuses.
     """
     to = Path(os.path.abspath(os.path.expanduser(to)))
+    if not to.name:
+        raise ExportError(f"{to} is no folder that an export could make. Name another one.")
     draft = to.with_name(f".{to.name}.exporting")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
