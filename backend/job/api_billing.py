@@ -48,6 +48,11 @@ class ApiBilling:
         self._open.add(task)
         task.add_done_callback(self._ended)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to be booked."""
+        return bool(self._open)
+
     async def close(self) -> None:
         """Waits until all are booked; no further bill is asked for."""
         self._no_more_lookups = True

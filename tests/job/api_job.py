@@ -80,6 +80,10 @@ class ApiJob:
         """Samples that are made and through with everything."""
         return self.ledger.totals(dataset).samples - self.runners[dataset].storing
 
+    def is_settled(self) -> bool:
+        """Nothing is set aside any more, and what was billed without a sample stands in the ledger."""
+        return self.status.reserved_usd == 0 and not any(slots.billing.is_open for slots in self.apis.slots.values())
+
     async def until(self, seen: Callable[[], Any], what: str = "", limit_s: float = 30.0) -> None:
         """Polls until `seen` is true; the supervisor's second goes on meanwhile."""
         deadline = time.monotonic() + limit_s

@@ -132,7 +132,7 @@ async def test_a_stream_that_breaks_is_made_again_and_what_it_cost_is_booked(
         await job.until(lambda: job.status.refused == 0 and job.apis.slots["a"].route.counts.failed > 3)
         job.fault(fault, on=False)
         await job.until(lambda: job.finished() == 40)
-        await job.until(lambda: job.status.reserved_usd == 0)
+        await job.until(job.is_settled)
         assert {bill["outcome"] for bill in job.bills()} == {"failed"}
         assert sum(bill["cost_usd"] for bill in job.bills()) > 0
         assert job.status.unsure_usd == 0
@@ -145,7 +145,7 @@ async def test_where_no_bill_can_be_had_the_worst_is_set_aside(tmp_path: Path, m
         job.fault("cut-stream", "0.5")
         await job.until(lambda: job.apis.slots["a"].route.counts.failed > 3)
         job.fault("cut-stream", on=False)
-        await job.until(lambda: job.finished() == 40 and job.status.reserved_usd == 0)
+        await job.until(lambda: job.finished() == 40 and job.is_settled())
         assert {bill["outcome"] for bill in job.bills()} == {"failed, estimated"}
         assert job.status.spent_usd is not None
         assert job.status.spent_usd + job.status.unsure_usd >= float(job.server.bill.usd) > 0
@@ -296,7 +296,7 @@ async def test_what_is_aborted_is_booked_and_made_again(tmp_path: Path, monkeypa
         await job.until(lambda: job.status.in_flight >= 20)
         job.apis.abort("A")
         await job.until(lambda: job.finished() == 40)
-        await job.until(lambda: job.status.reserved_usd == 0)
+        await job.until(job.is_settled)
         assert {bill["outcome"].partition(",")[0] for bill in job.bills()} == {"aborted"}
         assert job.status.spent_usd is not None
         assert job.status.spent_usd + job.status.unsure_usd >= float(job.server.bill.usd) - 1e-10

@@ -148,15 +148,14 @@ def test_on_the_command_line_a_file_is_read_and_ctrl_c_cancels_the_sweep_and_not
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_a_whole_sweep_on_the_simulator_finds_the_knee_within_one_level(
-    tmp_path: Path, new_run: NewRun, replicas: int
-) -> None:
+@pytest.mark.timeout(450)
+def test_a_whole_sweep_of_two_replicas_finds_the_knee_within_one_level(tmp_path: Path, new_run: NewRun) -> None:
     write_prompts(tmp_path / "A.jsonl", 20_000)
-    levels = [n * replicas for n in STORY]
+    curve = {2 * n: 2 * tokens_per_s for n, tokens_per_s in STORY.items() if n in (4, 8, 16, 48)}
+    levels = list(curve)
     run = new_run(
         [{"name": "A", "path": "A.jsonl"}],
-        engine={"replicas": replicas},
+        engine={"replicas": 2},
         generation={"concurrency": levels[-1], "max_new_tokens": 3000},
         args=["--speed", "10", "--mean", "1000", "--log-sd", "1"],
     )
@@ -164,10 +163,9 @@ def test_a_whole_sweep_on_the_simulator_finds_the_knee_within_one_level(
     run.wait(lambda s: s.in_flight == levels[-1])
 
     began(run, *levels, level_limit_s=40)
-    sweep = wait_sweep(run, SweepState.FINISHED, 500)
+    sweep = wait_sweep(run, SweepState.FINISHED, 400)
 
-    found = knee([(level.concurrency, level.tokens_per_s) for level in sweep.levels])
-    assert found in levels[1:4]
+    assert knee([(level.concurrency, level.tokens_per_s) for level in sweep.levels]) in levels[:3]
     assert all(level.known for level in sweep.levels), sweep.levels
-    for level, true in zip(sweep.levels, STORY.values(), strict=True):
-        assert level.tokens_per_s == pytest.approx(10 * replicas * true, rel=0.08)
+    for level, true in zip(sweep.levels, curve.values(), strict=True):
+        assert level.tokens_per_s == pytest.approx(10 * true, rel=0.08)
