@@ -22,6 +22,11 @@ def normal_survival(z: Floats) -> Floats:
     return np.asarray(np.interp(z, _GRID, _TABLE))
 
 
+def normal_quantile(chance: Floats) -> Floats:
+    """The z below which so large a share lies, to 1e-4 where 0.0001 < chance < 0.9999."""
+    return np.asarray(np.interp(1.0 - chance, _TABLE[::-1], _GRID[::-1]))
+
+
 def spread_normals(draws: int, rng: Generator) -> Floats:
     """Standard normal points, one about the middle of each of `draws` slices of equal probability, in random order."""
     points = np.array([_NORMAL.inv_cdf((i + 0.5) / draws) for i in range(draws)])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from backend.forecast.chance import spread_normals
+from backend.forecast.chance import normal_quantile, spread_normals
 from backend.forecast.curve import SpeedCurve
 from backend.forecast.observation import Floats, SpeedHistory
 
@@ -32,6 +32,7 @@ CURVE_SHAPE_SD: Final = 0.25  # of the level, for each factor of e in speed that
 FAST_LOG_SD: Final = 0.03  # movement within half an hour
 FAST_S: Final = 1800.0
 SLOW_LOG_SD: Final = 0.03  # movement that stays, in an hour
+LONGEST_DRIFT_S: Final = 1000 * HOUR_S  # what moves for six weeks does not go on in the same direction
 SETTLING_LOG: Final = 0.11  # by which a young run's speed falls: heat, longer contexts, others on the machine
 SETTLING_LOG_SD: Final = 0.05
 SETTLING_S: Final = 1.5 * HOUR_S  # how soon it does
@@ -44,6 +45,7 @@ SURPRISE: Final = 40.0  # the most that one block says against steadiness
 OUTAGES_PRIOR: Final = 0.5
 OUTAGES_PRIOR_S: Final = 8 * HOUR_S
 OUTAGE_PRIOR_S: Final = 240.0  # mean length of one
+FEW: Final = 30.0  # outages
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,9 @@ class SpeedDraws:
         outlook = self.outlook
         rate = math.exp(outlook.long_run) * self.factor
         hours = np.maximum(curve_s / rate, 1.0) / HOUR_S
+        drifting = np.minimum(hours, LONGEST_DRIFT_S / HOUR_S)
         fast_share = np.minimum(1.0, np.sqrt(2 * FAST_S / HOUR_S / np.maximum(hours, 1e-6)))
-        moved = self.steadiness * (FAST_LOG_SD * fast_share * self.fast + SLOW_LOG_SD * np.sqrt(hours / 3) * self.drift)
+        moved = self.steadiness * (FAST_LOG_SD * fast_share * self.fast + SLOW_LOG_SD * np.sqrt(drifting / 3) * self.drift)
         settled = 1 - (1 - np.exp(-hours * HOUR_S / SETTLING_S)) * SETTLING_S / (hours * HOUR_S)
         speed = rate * np.exp(self.level_error + moved - self.settling * settled)
         ahead = math.exp(min(max(outlook.now - outlook.long_run, -2.0), 2.0)) - 1
@@ -210,15 +213,21 @@ def _unsteadiness(minutes: Floats, weight: Floats, per_block: int) -> tuple[floa
 
 
 def _poisson_quantile(mean: Floats, chance: Floats) -> Floats:
-    """The number of events whose cumulative chance is reached, for K means and K uniforms."""
+    """The number of events whose cumulative chance is reached, for K means and K uniforms.
+
+    Counted up to a mean of FEW; beyond by the Cornish-Fisher expansion (to its term of skewness).
+    """
+    few = np.minimum(mean, FEW)
     count = np.zeros_like(mean)
-    at = np.exp(-np.minimum(mean, 500.0))
+    at = np.exp(-few)
     cumulative = at.copy()
-    for n in range(1, 60):
+    for n in range(1, 100):  # ten standard deviations beyond FEW
         more = cumulative < chance
         if not more.any():
             break
         count += more
-        at = at * mean / n
+        at = at * few / n
         cumulative = cumulative + at
-    return count
+    z = normal_quantile(chance)
+    many = np.maximum(np.round(mean + z * np.sqrt(mean) + (z * z - 1) / 6), 0.0)
+    return np.where(mean > FEW, many, count)

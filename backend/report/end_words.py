@@ -12,6 +12,7 @@ from backend.forecast.calibrate import Range
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
+LONGEST_S: Final = 1000 * 365 * DAY_S  # calendars end in the year 9999
 # (a range wider than this, is told to so many seconds), the widest first
 _GRAINS: Final = ((4 * DAY_S, DAY_S), (16 * HOUR_S, HOUR_S), (8 * HOUR_S, 10 * MINUTE_S), (90 * MINUTE_S, 5 * MINUTE_S))
 _UNITS: Final = ((2 * DAY_S, DAY_S, "days"), (2 * HOUR_S, HOUR_S, "h"), (2 * MINUTE_S, MINUTE_S, "min"))
@@ -28,8 +29,8 @@ class Span:
 
 
 def span_after(at: float, remaining: Range) -> Span:
-    """When so many seconds from `at` on are over."""
-    return Span(at + remaining.p10, at + remaining.p50, at + remaining.p90)
+    """When so many seconds from `at` on are over; what takes longer than LONGEST_S ends then, as far as words go."""
+    return Span(*(at + min(seconds, LONGEST_S) for seconds in (remaining.p10, remaining.p50, remaining.p90)))
 
 
 def done_words(span: Span, now: float | None, zone: tzinfo) -> tuple[str, str]:

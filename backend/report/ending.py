@@ -15,7 +15,7 @@ from backend.forecast.calibrate import Range
 from backend.forecasts import Said
 from backend.heartbeat import SupervisorState
 from backend.records import RunPhase
-from backend.report.end_words import Span, done_words, moment_words, span_after, work_words
+from backend.report.end_words import LONGEST_S, Span, done_words, moment_words, span_after, work_words
 from backend.report.headline import OVER
 from backend.report.views import RunView
 
@@ -61,6 +61,9 @@ def ending(view: RunView, said: Said | None) -> Ending:
     remaining = said.forecast.remaining
     if remaining is None:
         return Ending(EndKind.UNTOLD, said.at, why=said.forecast.why_none, left_out=left_out)
+    if remaining.p50 >= LONGEST_S:
+        why = "at the present speed the work would take more than a thousand years"
+        return Ending(EndKind.UNTOLD, said.at, why=why, left_out=left_out)
     if remaining.p90 <= 0:
         return Ending(EndKind.NOTHING_LEFT, said.at, remaining=remaining, left_out=left_out)
     if said.active and state is SupervisorState.ALIVE:

@@ -10,7 +10,7 @@ import pytest
 
 from backend.forecast.curve import SpeedCurve
 from backend.forecast.observation import SpeedHistory
-from backend.forecast.speed import SpeedDraws, SpeedOutlook, draw_speed, look_at
+from backend.forecast.speed import SpeedDraws, SpeedOutlook, _poisson_quantile, draw_speed, look_at
 from tests.forecast.made_observation import CURVE, steady
 
 
@@ -105,3 +105,16 @@ def test_more_work_never_takes_less_time() -> None:
     times = [draws.seconds_for(np.full(200, work), np.full(200, 30.0)) for work in (1.0, 60.0, 3600.0, 86_400.0)]
     for less, more in pairwise(times):
         assert (more >= less).all()
+
+
+@pytest.mark.parametrize("mean", [3.0, 30.0, 31.0, 400.0, 1e6])
+def test_many_outages_are_counted_as_well_as_few(mean: float) -> None:
+    chance = (np.arange(400) + 0.5) / 400
+    count = _poisson_quantile(np.full(400, mean), chance)
+    assert count.mean() == pytest.approx(mean, rel=0.02)
+    assert count.std() == pytest.approx(math.sqrt(mean), rel=0.05)
+
+
+def test_a_server_that_hardly_works_is_expected_to_take_long_and_not_for_ever() -> None:
+    seconds = drawn(looked_at(steady(0.001))).seconds_for(np.full(200, 1e9), np.zeros(200))
+    assert np.isfinite(seconds).all()

@@ -15,7 +15,7 @@ from streamlit.testing.v1.element_tree import NumberInput
 from backend.forecast.calibrate import Range
 from backend.forecast.forecast import forecast
 from backend.run_dir import RunDir, open_state
-from tests.forecast.made_observation import dataset, observation
+from tests.forecast.made_observation import dataset, observation, steady
 from tests.made_forecast import status_of, two_datasets, write_finished, write_forecast
 from tests.made_run import beat, holding_lock, make_run
 from tests.pages.shown import open_page, words
@@ -189,3 +189,9 @@ def test_what_stands_below_the_answer_is_drawn_anew_when_another_plan_is_forecas
     at.run()
     assert not at.exception
     assert at.session_state["forecast-drawn"] != former
+
+
+def test_an_end_beyond_every_calendar_is_told_in_words(run: RunDir) -> None:
+    crawling = observation([dataset("alpha", prompts=10**9), dataset("beta", "waiting")], steady(0.001), speed_curve=None)
+    write_forecast(run, crawling, time.time())
+    assert "more than a thousand years" in words(open_it(run))
