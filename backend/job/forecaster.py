@@ -51,13 +51,15 @@ class Forecaster:
         keepers: Sequence[ReplicaKeeper],
         store: StateStore,
         bulletin: Bulletin,
+        wishes: Wishes,
     ) -> None:
-        """`slots` are the engine's, `apis` those of each API."""
+        """`slots` are the engine's, `apis` those of each API; `wishes` are those that the last forecast was made for."""
         self._run, self._slots, self._keepers, self._store, self._bulletin = run, slots, keepers, store, bulletin
         self._apis = apis
         self._lanes: defaultdict[str, SpeedBins] = defaultdict(SpeedBins)
         self._active_s = 0.0
         self._plan = 0
+        self._planned = _plan_of(wishes)
         self._looked_at: float | None = None  # monotonic
         self._lost = 0.0  # tokens, at the last look
         self._ready = 0  # replicas
@@ -79,11 +81,10 @@ class Forecaster:
             log.warning("former forecasts are not known: %s", error)
             return
         if last is not None:
-            self._active_s = last.active_s
-            self._plan += last.plan  # wishes that waited for this life have counted already
+            self._active_s, self._plan = last.active_s, last.plan
 
     def changed(self, reason: str, *, plan: bool = False) -> None:
-        """Something that a forecast rests on is different. `plan`: what is wanted, so that former forecasts meant another.
+        """Something that a forecast rests on is different. `plan`: what is to be done, so that former forecasts meant another.
 
         Of what changes together, the first change of the plan is the reason: what follows from it says less.
         """
@@ -92,7 +93,7 @@ class Forecaster:
             self._reason, self._reason_is_plan = reason, plan
 
     def look(self, wishes: Wishes, curve: Curve | None = None) -> None:
-        """Call it each second: notes what was made since the last look, and begins a forecast when one is due.
+        """Call it each second: notes what was made since the last look and what is wanted, and forecasts when that is due.
 
         `curve`: what a sweep has measured.
         """
@@ -100,6 +101,9 @@ class Forecaster:
         if points != self._curve:
             self._curve = points
             self.changed("a sweep tells how fast how many requests are")
+        if (plan := _plan_of(wishes)) != self._planned:
+            self._planned = plan
+            self.changed("what is wanted has changed", plan=True)
         clock = time.monotonic()
         active = any(runner.in_flight for runner in self._slots.runners.values())
         if self._looked_at is None:
@@ -215,3 +219,8 @@ def _reckon(order: Sequence[str], seen: Mapping[str, Observation], own: Sequence
 
 def _cancels(wishes: Wishes, names: Sequence[str]) -> bool:
     return all(wishes.datasets[name].at_budget is AtBudget.CANCEL for name in names)
+
+
+def _plan_of(wishes: Wishes) -> tuple[Any, ...]:
+    """What of the wishes tells how much work there is and how it goes. While the run stops or stands still no time counts."""
+    return wishes.concurrency, wishes.order, dict(wishes.datasets), dict(wishes.api_caps)

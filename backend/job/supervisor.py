@@ -49,6 +49,7 @@ TICK_S: Final = 1.0
 GATHER_S: Final = 0.05  # what happens together is looked at together
 RATE_WINDOW_S: Final = 60.0
 AT_WORK: Final = frozenset({DatasetState.WAITING, DatasetState.RUNNING, DatasetState.DRAINING})
+OUT_OF_PLAN: Final = frozenset({DatasetState.HELD, DatasetState.FAILED})  # by nobody's wish
 LIVES_FACT: Final = "lives"
 
 
@@ -124,6 +125,7 @@ class Supervisor:
             keepers=self.keepers,
             store=store,
             bulletin=self.bulletin,
+            wishes=wishes,
         )
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
@@ -285,7 +287,7 @@ class Supervisor:
         if state is DatasetState.DONE:
             self.forecaster.dataset_done(runner.name)
         else:
-            self.forecaster.changed(words, plan=state is DatasetState.HELD)
+            self.forecaster.changed(words, plan=not OUT_OF_PLAN.isdisjoint((before, state)))
         if state in plan.ENDED:
             self.chores.seal(runner.name)
 
@@ -325,7 +327,6 @@ class Supervisor:
         self.apis.check(intent)
 
     def _on_intent(self, intent: Intent) -> None:
-        self.forecaster.changed("what is wanted has changed", plan=True)
         if intent.value.get("want") == Want.RUNNING and intent.subject in ("engine", "run"):
             for keeper in self.keepers:
                 keeper.forgive()

@@ -56,7 +56,15 @@ class Bench:
 
     def new_life(self) -> Forecaster:
         keepers: Any = self.keepers
-        return Forecaster(self.run, slots=self.slots, apis=self.apis, keepers=keepers, store=self.store, bulletin=self.bulletin)
+        return Forecaster(
+            self.run,
+            slots=self.slots,
+            apis=self.apis,
+            keepers=keepers,
+            store=self.store,
+            bulletin=self.bulletin,
+            wishes=self.wishes,
+        )
 
     def observed(self) -> Observation:
         return self.forecaster.observe(self.wishes)["local"]
@@ -173,7 +181,7 @@ async def test_a_pause_takes_no_time_and_a_change_of_wishes_is_a_new_plan(bench:
         bench.runners["A"].admission.given_back(prompt_id, bench.clock)
     await bench.pass_time(500)
     assert bench.observed().active_s <= active_s + 1
-    bench.forecaster.changed("what is wanted has changed", plan=True)
+    bench.wishes = replace(bench.wishes, concurrency=5)
     await bench.pass_time(4)
     said = forecasts.read_newest(bench.run)
     assert said is not None
@@ -258,11 +266,24 @@ async def test_the_reason_of_a_new_plan_is_not_lost_among_what_follows_from_it(b
     assert said.reason == "A: paused → running"
 
 
-async def test_what_was_wished_while_nobody_worked_is_a_new_plan(bench: Bench) -> None:
+async def test_what_was_wished_while_nobody_worked_is_a_new_plan_and_a_start_is_none(bench: Bench) -> None:
     bench.begin(2)
     await bench.pass_time(10)
-    bench.forecaster = bench.new_life()
-    bench.forecaster.changed("what is wanted has changed", plan=True)
-    await bench.forecaster.open()
+    for concurrency, plan in ((bench.wishes.concurrency, 0), (20, 1)):
+        bench.forecaster = bench.new_life()
+        await bench.forecaster.open()
+        bench.wishes = replace(bench.wishes, concurrency=concurrency)
+        await bench.pass_time(4)
+        said = forecasts.read_newest(bench.run)
+        assert said is not None
+        assert said.plan == plan
+
+
+async def test_a_deadline_and_a_stop_change_nothing_of_what_is_to_be_done(bench: Bench) -> None:
+    bench.begin(2)
+    await bench.pass_time(10)
+    bench.wishes = replace(bench.wishes, deadline="2026-12-03T12:00:00+01:00", run=Want.STOPPED)
     await bench.pass_time(4)
-    assert 1 in forecasts.read_reasons(bench.run)
+    bench.wishes = replace(bench.wishes, run=Want.RUNNING)
+    await bench.pass_time(30)
+    assert list(forecasts.read_reasons(bench.run)) == [0]
