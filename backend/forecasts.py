@@ -17,7 +17,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from backend.forecast.calibrate import Calibration, Range, Score, recalibrate
+from backend.forecast.calibrate import BUILT_IN, Calibration, Range, Score, recalibrate
 from backend.forecast.forecast import Forecast
 from backend.forecast.observation import Observation
 from backend.forecast.observation_json import observation_of, to_json
@@ -193,6 +193,10 @@ def read_basis(run: RunDir) -> Basis | None:
         observation = observation_of(json.loads(row["observation"]))
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise RunDirError(_other_version(run, error)) from None
+    said = read_newest(run)
+    assumed = said.forecast.assumptions if said is not None else None
+    if assumed is not None and not assumed.own_results:
+        return Basis(row["at"], observation, BUILT_IN)  # others' results since then must not part what-ifs from what is said
     return Basis(row["at"], observation, recalibrate([one.sample for one in read_own_results(run)]))
 
 

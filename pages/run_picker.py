@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from backend.report.run_list import latest_run
 from backend.run_dir import RunDir, RunDirError
 from backend.runs import list_runs, runs_folder
 
@@ -19,7 +20,8 @@ def pick_run() -> None:
         return
     wanted = st.query_params.get(_PARAMETER) or st.session_state.get(_PARAMETER)
     names = list(runs)
-    name = wanted if wanted in names else names[0]
+    latest = None if wanted in runs else latest_run(list(runs.values()))
+    name = latest.name if latest is not None else str(wanted)
     # The address leads and the widget follows: a run that was just created is picked by leading there.
     st.session_state[_WIDGET] = name
     with st.sidebar:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backend import forecasts
-from backend.forecast.calibrate import Range
+from backend.forecast.calibrate import Range, Score, recalibrate
 from backend.forecast.forecast import forecast
 from backend.forecasts import Said
 from backend.run_dir import RunDir, RunDirError, open_state
@@ -19,6 +19,7 @@ from tests.forecast.test_observation_json import observed
 
 HELD = Range(500.0, 900.0, 1200.0)
 TOO_SOON = Range(100.0, 200.0, 300.0)
+HELD_SCORE = Score(900.0, HELD, 900.0)
 
 
 @pytest.fixture
@@ -35,9 +36,12 @@ def con(run: RunDir) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def say(con: sqlite3.Connection, at: float, remaining: Range, *, plan: int = 0, base: Range | None = None) -> Said:
+def say(
+    con: sqlite3.Connection, at: float, remaining: Range, *, plan: int = 0, base: Range | None = None, corrected_by: int = 0
+) -> Said:
     """The run had been active for `at` seconds at `at`."""
-    told = replace(forecast(observed()), remaining=remaining)
+    calibration = recalibrate([HELD_SCORE] * corrected_by)
+    told = replace(forecast(observed(), calibration), remaining=remaining)
     said = Said(at, plan, at, True, "each minute", told)
     forecasts.write(con, said, replace(told, remaining=base or remaining), observed())
     return said
@@ -111,6 +115,10 @@ def test_ten_own_results_move_the_ranges_and_say_so(run: RunDir, con: sqlite3.Co
     assert basis is not None
     assert basis.calibration.own_results == 0
     forecasts.score(con, "run", plan=0, active_s=999.0, at=4000.0)
+    basis = forecasts.read_basis(run)
+    assert basis is not None
+    assert basis.calibration.own_results == 0  # what was said last does not know of them: a what-if starts from the same
+    say(con, 5000.0, TOO_SOON, corrected_by=10)
     basis = forecasts.read_basis(run)
     assert basis is not None
     assert basis.calibration.own_results == 10

@@ -77,7 +77,7 @@ def cheapest_plan(case: Case, api: Api, deadline_s: float) -> Plan | None:
 
 
 def _promising(case: Case, waiting: Sequence[Waiting], costs: Costs, deadline_s: float) -> list[tuple[str, ...]]:
-    """Combinations by estimated cost, without those that cannot hold; the whole, which is the last resort, always."""
+    """Combinations by estimated cost, without those that cannot hold; all or nothing, the last resorts, always."""
     names = tuple(one.name for one in waiting)
     whole = forecast(case.observation, case.calibration).remaining
     usd = {name: sorted(draws)[len(draws) // 2] if draws is not None else Decimal(0) for name, draws in costs.items()}
@@ -92,7 +92,7 @@ def _promising(case: Case, waiting: Sequence[Waiting], costs: Costs, deadline_s:
             found.append(((sum((usd[name] for name in goes), here or Decimal(0)), len(goes)), goes))
     found.sort()
     chosen = [goes for _, goes in found[:MOST_TRIED]]
-    return chosen if names in chosen else [*chosen, names]
+    return chosen + [extreme for extreme in (names, ()) if extreme not in chosen]
 
 
 def _combinations(names: tuple[str, ...], usd: Mapping[str, Decimal], tokens: Sequence[float]) -> Iterable[tuple[str, ...]]:

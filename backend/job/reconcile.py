@@ -57,6 +57,7 @@ class ObservedDataset:
     fault: str | None = None  # why it cannot go on
     in_pilot: bool = False  # all that is in flight was sent before its turn
     hold: str | None = None  # why a quality guard holds it
+    reason: str | None = None  # of its state, as it is told now
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,8 @@ def reconcile(wishes: Wishes, observed: Observed, policy: RestartPolicy, now: fl
 
 def _reconcile_dataset(wish: DatasetWish, dataset: ObservedDataset, *, stopping: bool) -> Iterable[Action]:
     target, reason = _dataset_target(wish, dataset, stopping=stopping)
-    if target is not dataset.state:
+    # a pause that was taken back while its last requests finish: the state stays, its reason does not
+    if target is not dataset.state or (target is DatasetState.DRAINING and reason != dataset.reason):
         yield SetDatasetState(dataset.name, target, reason)
     if wish.now and wish.want is not Want.RUNNING and dataset.in_flight:
         yield AbortDataset(dataset.name)

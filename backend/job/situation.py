@@ -103,6 +103,7 @@ def _observed_dataset(runner: DatasetRunner) -> plan.ObservedDataset:
         fault=runner.fault,
         in_pilot=runner.in_pilot,
         hold=runner.held_for,
+        reason=runner.reason,
     )
 
 

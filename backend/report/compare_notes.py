@@ -44,7 +44,9 @@ DIFFERENCES: Final = (
 def plan_sentence(plan: Plan, deadline_s: float) -> str:
     """Which datasets go where so that the deadline holds, and what it costs."""
     until = length_words(deadline_s)
-    if not plan.goes:
+    if not plan.goes and not plan.holds and plan.seconds is not None:
+        who = f"No way holds {until} 9 times of 10. The soonest: all of it stays here, done in {range_words(plan.seconds)}"
+    elif not plan.goes:
         who = f"Nothing needs to go: all of it is done here within {until}, 9 times of 10"
     else:
         stays = f", {names_words(plan.stays)} {'stays' if len(plan.stays) == 1 else 'stay'}" if plan.stays else ""

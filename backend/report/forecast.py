@@ -13,6 +13,7 @@ from typing import Final
 
 from backend import config, forecasts, telemetry_store
 from backend.config import RunConfig
+from backend.forecast.calibrate import OWN_RESULTS_NEEDED
 from backend.forecast.forecast import DatasetForecast
 from backend.forecast.paths import Paths, paths
 from backend.forecasts import Basis, RangeSaid, Said, held_share
@@ -136,10 +137,9 @@ def record_words(record: Record) -> str:
     held = f"{record.held_share:.0%}".replace("%", " %")
     if record.correcting:
         return f"8 of 10 ranges should hold. So far: {held}, n = {record.results}; the ranges are corrected by that."
-    return (
-        f"8 of 10 ranges should hold. So far: {held}, n = {record.results}; below ten that says little, and the built-in "
-        f"calibration is used."
-    )
+    few = "below ten that says little"
+    why = few if record.results < OWN_RESULTS_NEEDED else "this was said before there were ten"
+    return f"8 of 10 ranges should hold. So far: {held}, n = {record.results}; {why}, and the built-in calibration is used."
 
 
 def _thinned(ranges: Sequence[RangeSaid]) -> tuple[EndSaid, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend.config import ConfigError
-from backend.heartbeat import has_table, reading
+from backend.heartbeat import has_table, lock_is_held, read_heartbeat, reading
 from backend.report.formatting import plain
 from backend.report.headline import share_done
 from backend.report.status import read_status
@@ -49,6 +50,11 @@ def read_runs(folder: Path, now: float) -> RunList:
     return RunList(tuple(newest_first), tuple(broken))
 
 
+def latest_run(runs: Sequence[RunDir]) -> RunDir | None:
+    """The run to show where nobody names one: of those at work the one started last, else the one that lived last."""
+    return max(runs, key=_liveliness, default=None)
+
+
 def size_on_disk(folder: Path) -> int:
     """Bytes of all files below, as far as they can be seen; links are not followed."""
     total = 0
@@ -67,6 +73,17 @@ def _started_at(run: RunDir) -> float | None:
             return None
         row = con.execute("SELECT at FROM events WHERE kind = 'run.started' ORDER BY id LIMIT 1").fetchone()
     return None if row is None else float(row["at"])
+
+
+def _liveliness(run: RunDir) -> tuple[bool, float]:
+    """What cannot be read counts as long dead."""
+    try:
+        if lock_is_held(run):
+            return True, run.lock.stat().st_mtime
+        heartbeat = read_heartbeat(run)
+        return False, heartbeat.at if heartbeat is not None else run.config.stat().st_mtime
+    except (RunDirError, OSError):
+        return False, 0.0
 
 
 def _last_sign(line: RunLine) -> float:

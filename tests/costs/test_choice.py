@@ -13,6 +13,7 @@ from backend.costs.choice import cheapest_plan, pareto
 from backend.costs.prices import Prices
 from backend.costs.staying import Box
 from backend.forecast.forecast import forecast
+from backend.report.compare_notes import plan_sentence
 from tests.costs.made_case import api, case
 from tests.forecast.made_observation import dataset, observation, steady
 
@@ -83,6 +84,13 @@ def test_where_nothing_holds_the_soonest_is_told_as_not_holding() -> None:
     assert plan.seconds is not None
     assert plan.seconds.p90 > 1.0
     assert plan.goes
+
+
+def test_where_nothing_holds_and_the_box_is_sooner_all_stays() -> None:
+    plan = cheapest_plan(case(), api(speed=0.5, streams=2), 1.0)
+    assert plan is not None
+    assert (plan.goes, plan.holds) == ((), False)
+    assert plan_sentence(plan, 60.0).startswith("No way holds 60 s 9 times of 10. The soonest: all of it stays here, done in ")
 
 
 def test_without_prices_a_plan_says_who_goes_and_not_what_it_costs() -> None:

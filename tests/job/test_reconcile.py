@@ -129,6 +129,13 @@ def test_pausing_lets_requests_in_flight_finish() -> None:
     assert _actions(paused, _observed(drained)) == [SetDatasetState("B1", DatasetState.PAUSED)]
 
 
+def test_a_pause_that_is_taken_back_is_no_reason_any_more() -> None:
+    draining = _dataset(state=DatasetState.DRAINING, exhausted=True, reason="pausing")
+
+    assert _actions(_wishes(_wish(want=Want.PAUSED)), _observed(draining)) == []
+    assert _actions(_wishes(), _observed(draining)) == [SetDatasetState("B1", DatasetState.DRAINING, None)]
+
+
 def test_pausing_now_aborts_them() -> None:
     actions = _actions(_wishes(_wish(want=Want.PAUSED, now=True)), _observed())
 

@@ -166,6 +166,7 @@ def test_the_record_is_told_with_its_number() -> None:
     few = record_words(Record(3, 2 / 3, 0))
     assert "67 %, n = 3" in few
     assert "built-in calibration is used" in few
+    assert "below ten" not in record_words(Record(10, 0.5, 0))
     assert record_words(Record(29, 0.83, 29)) == (
         "8 of 10 ranges should hold. So far: 83 %, n = 29; the ranges are corrected by that."
     )

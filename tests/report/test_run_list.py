@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.report.run_list import read_runs, size_on_disk
+from backend.report.run_list import latest_run, read_runs, size_on_disk
 from backend.run_dir import RunDirError
-from tests.made_run import beat, job_status, make_run, write_event, write_open_row
+from tests.made_run import beat, holding_lock, job_status, make_run, write_event, write_open_row
 
 
 def test_no_folder_has_no_runs(tmp_path: Path) -> None:
@@ -32,6 +32,18 @@ def test_the_run_that_lived_last_comes_first(tmp_path: Path) -> None:
         beat(make_run(tmp_path, name), job_status(), at)
     make_run(tmp_path, "d")
     assert [line.view.name for line in read_runs(tmp_path / "runs", 4000.0).runs] == ["b", "c", "a", "d"]
+
+
+def test_the_run_at_work_that_was_started_last_is_shown_where_none_is_named(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, name) for name in ("a", "b", "c", "d")]
+    for run, at in zip(runs, (1000.0, 4000.0, 2000.0, 3000.0), strict=True):
+        beat(run, job_status(), at)
+    assert latest_run([]) is None
+    assert latest_run(runs) == runs[1]
+    with holding_lock(runs[0], 500.0):
+        assert latest_run(runs) == runs[0]
+        with holding_lock(runs[2], 600.0):
+            assert latest_run(runs) == runs[2]
 
 
 def test_what_is_no_run_is_named_and_hides_no_other(tmp_path: Path) -> None:
