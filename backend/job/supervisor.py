@@ -21,22 +21,17 @@ from backend.config import RunConfig
 from backend.heartbeat import ENDED
 from backend.holds import lifts
 from backend.job import reconcile as plan
-from backend.job.apis import Apis
 from backend.job.bulletin import Bulletin
-from backend.job.chores import Chores
 from backend.job.conditions import conditions
-from backend.job.crew import make_keepers, make_runners, make_slots, restart_policy
-from backend.job.dataset_runner import DatasetRunner, limits_of
+from backend.job.crew import gather, restart_policy
+from backend.job.dataset_runner import DatasetRunner
 from backend.job.disk import DiskWatch
-from backend.job.forecaster import Forecaster
-from backend.job.in_flight import InFlightJournal
+from backend.job.gates import Gates
 from backend.job.ledger import Ledger
 from backend.job.rates import Window
 from backend.job.replica_keeper import ReplicaKeeper
-from backend.job.sampler import Sampler
 from backend.job.situation import job_status, observed
 from backend.job.state_store import StateStore
-from backend.job.sweep import Sweeper
 from backend.job.take_over import take_over
 from backend.job.wish_keeper import WishKeeper
 from backend.job.wishes import Want
@@ -75,58 +70,20 @@ class Supervisor:
             on_change=self._on_intent,
             check=self._check_intent,
         )
-        wishes = self.keeper_of_wishes.wishes
-        self.runners = make_runners(run, config, ledger, wishes)
-        self.journal = InFlightJournal(run.in_flight)
-        self.slots = make_slots(
+        crew = gather(
+            run,
             config,
-            wishes,
-            runners=self.runners,
             ledger=ledger,
-            journal=self.journal,
+            store=store,
             session=session,
+            wishes=self.keeper_of_wishes,
+            bulletin=self.bulletin,
             on_idle=self._woken.set,
         )
-        self.keepers = make_keepers(run, config, self.slots, session, self.bulletin.emit)
-        self.sweeper = Sweeper(
-            config,
-            slots=self.slots,
-            runners=self.runners,
-            keepers=self.keepers,
-            wishes=lambda: self.keeper_of_wishes.wishes,
-            store=store,
-            emit=self.bulletin.emit,
-        )
-        self.chores = Chores(
-            run,
-            config,
-            ledger=ledger,
-            wishes=self.keeper_of_wishes,
-            runners=self.runners,
-            keepers=self.keepers,
-            bulletin=self.bulletin,
-        )
-        self.apis = Apis(
-            run,
-            config,
-            runners=self.runners,
-            ledger=ledger,
-            journal=self.journal,
-            session=session,
-            engine=self.slots,
-            store=store,
-            bulletin=self.bulletin,
-        )
-        self.sampler = Sampler(run, config, slots=self.slots, keepers=self.keepers, store=store, emit=self.bulletin.emit)
-        self.forecaster = Forecaster(
-            run,
-            slots=self.slots,
-            apis=self.apis.slots,
-            keepers=self.keepers,
-            store=store,
-            bulletin=self.bulletin,
-            wishes=wishes,
-        )
+        self.runners, self.keepers, self.slots, self.apis = crew.runners, crew.keepers, crew.slots, crew.apis
+        self.journal, self.chores, self.sweeper = crew.journal, crew.chores, crew.sweeper
+        self.sampler, self.forecaster = crew.sampler, crew.forecaster
+        self.gates = Gates(crew)
         self._rates = Window(RATE_WINDOW_S)
         self._signals = 0
         self._stopping_since: float | None = None
@@ -292,35 +249,8 @@ class Supervisor:
             self.chores.seal(runner.name)
 
     def _update_slots(self) -> None:
-        wishes = self.keeper_of_wishes.wishes
-        speed = self._request_speed()
-        self.slots.concurrency, self.slots.order = self.sweeper.concurrency(wishes.concurrency), wishes.order
-        self.slots.admitting = self.phase in (RunPhase.STARTING, RunPhase.RUNNING) and self._disk_problem is None
-        self.slots.admitting = self.slots.admitting and wishes.run is Want.RUNNING
-        for name, runner in self.runners.items():
-            wish = wishes.datasets[name]
-            runner.request_speed_tokens_per_s = self.apis.stream_speed(runner, speed)
-            runner.open = wish.want is Want.RUNNING and runner.state is not DatasetState.HELD
-            runner.set_cap(wish.max_new_tokens)
-            if runner.admission.limits != limits_of(wish):
-                runner.admission.set_limits(limits_of(wish))
-            if not runner.open or wishes.run is Want.STOPPED:
-                self.slots.abort(name, only_waiting=True)
-        endpoints = [keeper.endpoint for keeper in self.keepers]
-        self.slots.set_endpoints([endpoint for endpoint in endpoints if endpoint is not None])
-        self.slots.changed()
-        self.apis.update(wishes, admitting=self.slots.admitting)
-
-    def _request_speed(self) -> float | None:
-        """Tokens a second of one request, over all that are in flight; None while a counter is not known."""
-        if all(keeper.endpoint is None for keeper in self.keepers):
-            return 0.0  # nothing is made without a server
-        samples = [keeper.sample for keeper in self.keepers if keeper.endpoint is not None]
-        speeds = [None if sample is None else sample.decode_tokens_per_s for sample in samples]
-        known = [speed for speed in speeds if speed is not None]
-        if not known or len(known) != len(speeds) or not self.slots.in_flight():
-            return None
-        return sum(known) / self.slots.in_flight()
+        at_work = self.phase in (RunPhase.STARTING, RunPhase.RUNNING)
+        self.gates.set(self.keeper_of_wishes.wishes, open_for_all=at_work and self._disk_problem is None)
 
     def _check_intent(self, intent: Intent) -> None:
         self.sweeper.check(intent)
