@@ -91,7 +91,9 @@ def gather(
         ),
         chores=Chores(run, config, ledger=ledger, wishes=wishes, runners=runners, keepers=keepers, bulletin=bulletin),
         sampler=Sampler(run, config, slots=slots, keepers=keepers, store=store, emit=bulletin.emit),
-        forecaster=Forecaster(run, slots=slots, apis=apis.slots, keepers=keepers, store=store, bulletin=bulletin, wishes=wishes.wishes),
+        forecaster=Forecaster(
+            run, slots=slots, apis=apis.slots, keepers=keepers, store=store, bulletin=bulletin, wishes=wishes.wishes
+        ),
     )
 
 

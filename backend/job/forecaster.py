@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 EVERY_S: Final = 60.0
 EARLY_EVERY_S: Final = 15.0  # while little is known, each quarter of a minute tells more
 EARLY_S: Final = 300.0  # of active time
+SOON_S: Final = 5.0  # after one in which nothing could be said yet,
+SOON_TIMES: Final = 6  # so often in a life
 CHANGE_GAP_S: Final = 3.0  # what changes together is forecast together
 
 
@@ -68,6 +70,7 @@ class Forecaster:
         self._reason_is_plan = False
         self._made: dict[str, float] = {}  # dataset → tokens, at the last look
         self._said_at = -EVERY_S
+        self._soon = SOON_TIMES  # how often that is still allowed
         self._own: list[Scored] = []
         self._works: set[asyncio.Task[None]] = set()
 
@@ -112,7 +115,7 @@ class Forecaster:
             self._note(wishes, clock - self._looked_at, active=active)
         self._looked_at = clock
         since_s = clock - self._said_at
-        every_s = EARLY_EVERY_S if self._active_s < EARLY_S else EVERY_S
+        every_s = SOON_S if self._soon else EARLY_EVERY_S if self._active_s < EARLY_S else EVERY_S
         due = (self._reason is not None and since_s >= CHANGE_GAP_S) or (active and since_s >= every_s)
         if due and wishes.run is Want.RUNNING and not self._works:
             reason, self._reason, self._said_at = self._reason or forecasts.EACH_MINUTE, None, clock
@@ -194,6 +197,7 @@ class Forecaster:
             self._tell_of(f"No forecast can be made: an error in Headway itself ({type(error).__name__}).")
             return
         self._tell_of(None)
+        self._soon = max(self._soon - 1, 0) if said.remaining is None else 0
         kept = Said(time.time(), self._plan, self._active_s, active, reason, said)
         await self._store.run(lambda con: forecasts.write(con, kept, base, engines_part(order, seen)))
 
