@@ -23,7 +23,7 @@ from backend.commands import steering
 from backend.control import start as start_module
 from backend.heartbeat import lock_is_held, supervisor_pid
 from backend.records import ApiState, ApiStatus, ReplicaStatus, RunPhase
-from backend.report.views import DatasetView, EventView, RunView, SupervisorView, TotalsView
+from backend.report.views import DatasetView, EndView, EventView, RunView, SupervisorView, TotalsView
 from backend.run_dir import RunDir, open_ledger, open_state
 from tests.made_run import beat, holding_lock, job_status, make_run, write_config, write_event, write_open_row
 
@@ -345,6 +345,7 @@ def documented(heading: str) -> list[str]:
         ("### `replicas`", ReplicaStatus),
         ("### `apis`", ApiStatus),
         ("### `events`", EventView),
+        ("### `forecast`", EndView),
     ],
 )
 def test_every_field_is_documented_in_order(heading: str, shape: type) -> None:

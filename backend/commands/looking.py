@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from datetime import UTC
 from typing import Final
 
+from backend.commands.share import zone_of
 from backend.commands.speaking import complain, say
 from backend.config import ConfigError, load
 from backend.control import ControlError
@@ -16,6 +18,7 @@ from backend.report.logs import find_log, follow, last_lines
 from backend.report.redaction import without_secrets
 from backend.report.status import read_status, to_json
 from backend.report.status_text import list_text, status_text, summary, supervisor_sentence
+from backend.report.told_end import with_end
 from backend.report.views import RunView
 from backend.report.waiting import judge_wait, parse_goal
 from backend.run_dir import RunDirError
@@ -26,8 +29,9 @@ WAIT_POLL_S: Final = 0.5
 
 def status(options: argparse.Namespace) -> int:
     """Shows a run."""
-    view = read_status(find_run(options.run, runs_folder()), time.time())
-    print(to_json(view)) if options.json else say(status_text(view))
+    run = find_run(options.run, runs_folder())
+    view, end = with_end(run, read_status(run, time.time()), zone_of(None))
+    print(to_json(view)) if options.json else say(status_text(view, end))
     return 0
 
 
@@ -60,7 +64,7 @@ def list_all(options: argparse.Namespace) -> int:
     runs, views, unreadable = runs_folder(), [], []
     for run in list_runs(runs):
         try:
-            views.append(read_status(run, time.time()))
+            views.append(with_end(run, read_status(run, time.time()), UTC)[0])
         except (ConfigError, RunDirError) as error:
             unreadable.append((run.name, str(error)))
     if options.json:

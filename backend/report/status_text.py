@@ -14,9 +14,16 @@ from backend.run_dir import RunDir
 from backend.runs import command_name
 
 
-def status_text(view: RunView) -> str:
-    """One sentence, then datasets, replicas, the supervisor, the last events and what could not be read."""
-    parts = [summary(view), supervisor_sentence(view), _datasets(view), _replicas(view), apis_text(view), _events(view)]
+def status_text(view: RunView, end: str | None = None) -> str:
+    """One sentence, then `end`, the supervisor, datasets, replicas, the last events and what could not be read."""
+    parts = [
+        f"{summary(view)}\n{end}" if end else summary(view),
+        supervisor_sentence(view),
+        _datasets(view),
+        _replicas(view),
+        apis_text(view),
+        _events(view),
+    ]
     if view.unanswered_intents:
         parts.insert(2, f"{plural(view.unanswered_intents, 'wish', 'wishes')} not answered yet.")
     parts.extend(f"Note: {note}" for note in view.notes)

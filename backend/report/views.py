@@ -70,6 +70,22 @@ class TotalsView:
 
 
 @dataclass(frozen=True, slots=True)
+class EndView:
+    """When the run ends, by the newest forecast: an 80 % range."""
+
+    kind: str  # of `ending.EndKind`
+    said_at: float | None  # when it was reckoned, epoch seconds
+    p10_at: float | None  # epoch seconds; None unless the run works
+    p50_at: float | None
+    p90_at: float | None
+    p10_s: float | None  # active seconds left when it was reckoned
+    p50_s: float | None
+    p90_s: float | None
+    why: str | None  # nothing is said
+    left_out: tuple[str, ...]  # datasets that wait for somebody and are not in it
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """A whole run."""
 
@@ -96,5 +112,6 @@ class RunView:
     exit_code: int | None
     unanswered_intents: int  # wishes that no supervisor has answered yet
     events: tuple[EventView, ...]  # the last ones, oldest first
+    forecast: EndView | None = None  # where it was asked for
     notes: tuple[str, ...] = field(default=())  # what could not be read, and why
     shape: int = SHAPE
