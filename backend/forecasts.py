@@ -162,6 +162,15 @@ def read_newest(run: RunDir) -> Said | None:
     return None if row is None else _said(run, row)
 
 
+def read_progress(run: RunDir) -> tuple[float, int]:
+    """Active seconds and plan at the newest forecast, whatever version made it; (0, 0) before the first. Raises RunDirError."""
+    with reading(run.state) as con:
+        if con is None or not has_table(con, "forecasts"):
+            return 0.0, 0
+        row = con.execute("SELECT active_s, plan FROM forecasts ORDER BY id DESC LIMIT 1").fetchone()
+    return (0.0, 0) if row is None else (row["active_s"], row["plan"])
+
+
 def read_ranges(run: RunDir, subject: str = RUN) -> list[RangeSaid]:
     """Every range that was ever said of the run or a dataset, oldest first. Raises RunDirError."""
     with reading(run.state) as con:

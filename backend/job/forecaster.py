@@ -78,13 +78,10 @@ class Forecaster:
         """Goes on with what former lives recorded. What cannot be read is forgotten, and the log says so."""
         await self._store.run(forecasts.create_tables)
         try:
-            last = await asyncio.to_thread(forecasts.read_newest, self._run)
+            self._active_s, self._plan = await asyncio.to_thread(forecasts.read_progress, self._run)
             self._own = await asyncio.to_thread(forecasts.read_own_results, self._run)
         except RunDirError as error:
             log.warning("former forecasts are not known: %s", error)
-            return
-        if last is not None:
-            self._active_s, self._plan = last.active_s, last.plan
 
     def changed(self, reason: str, *, plan: bool = False) -> None:
         """Something that a forecast rests on is different. `plan`: what is to be done, so that former forecasts meant another.

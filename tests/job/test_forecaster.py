@@ -287,3 +287,17 @@ async def test_a_deadline_and_a_stop_change_nothing_of_what_is_to_be_done(bench:
     bench.wishes = replace(bench.wishes, run=Want.RUNNING)
     await bench.pass_time(30)
     assert list(forecasts.read_reasons(bench.run)) == [0]
+
+
+async def test_a_forecast_of_another_version_does_not_set_the_clock_back(bench: Bench) -> None:
+    bench.begin(2)
+    await bench.pass_time(30)
+    active_s = bench.observed().active_s
+    bench.store._con.execute("UPDATE forecasts SET forecast = '{}', plan = 3")
+    bench.forecaster = bench.new_life()
+    await bench.forecaster.open()
+    await bench.pass_time(5)
+    said = forecasts.read_newest(bench.run)
+    assert said is not None
+    assert said.plan == 3
+    assert said.active_s == pytest.approx(active_s, abs=16)
