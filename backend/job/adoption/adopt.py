@@ -220,7 +220,10 @@ def _said(match: Match) -> Json:
 
 @contextmanager
 def _maintenance(run: RunDir) -> Iterator[None]:
-    """Holds the supervisor's lock, and leaves a run that was never started as one that never was."""
+    """Holds the supervisor's lock under this pid: whoever finds it held must not be told to end what has a former one's by now.
+
+    That is no sign of a supervisor's life, and a run that was never started stays one that never was.
+    """
     is_new = not run.lock.exists()
     lock = os.open(run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -232,8 +235,10 @@ def _maintenance(run: RunDir) -> Iterator[None]:
                 f"A supervisor works on {run.name}, and the ledger has one writer. Stop it first (python -m backend stop "
                 f"{name}), adopt, then start it again (python -m backend start {name})."
             ) from None
-        if is_new:
-            os.utime(lock, (0, 0))
+        former_ns = 0 if is_new else os.fstat(lock).st_mtime_ns
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        os.utime(lock, ns=(former_ns, former_ns))
         yield
     finally:
         os.close(lock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import time
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 
 from backend.__main__ import main
 from backend.control.create import create
-from backend.heartbeat import SupervisorState, supervisor_state
+from backend.heartbeat import SupervisorState, supervisor_pid, supervisor_state
 from backend.job.adoption.account import Account, Fate
-from backend.job.adoption.adopt import AdoptOptions, adopt
+from backend.job.adoption.adopt import AdoptOptions, _maintenance, adopt
 from backend.job.adoption.output_files import AdoptError
 from backend.job.adoption.outputs import Fields
 from backend.job.ledger import DatasetTotals, Ledger
@@ -177,6 +178,14 @@ async def test_what_a_redo_wants_made_again_is_not_adopted_again(run: RunDir, ou
     await ledger.supersede("alpha", list(ledger.outcome_keys("alpha", [Outcome.OK]))[:1], "redo")
     await ledger.close()
     assert fates(await asyncio.to_thread(take, run, outputs)) == {"replaced": 1, "finished": 2}
+
+
+def test_meanwhile_the_lock_names_the_process_that_adopts_and_no_former_supervisor(run: RunDir) -> None:
+    run.lock.write_text("1")
+    os.utime(run.lock, (1000, 1000))
+    with _maintenance(run):
+        assert supervisor_pid(run) == os.getpid()
+        assert supervisor_state(run, time.time()) is SupervisorState.NOT_ANSWERING
 
 
 def test_while_a_supervisor_works_it_is_refused_with_what_to_do(run: RunDir, outputs: Path) -> None:

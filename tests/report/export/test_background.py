@@ -10,6 +10,7 @@ import pytest
 from backend.records import Outcome
 from backend.report.export.background import ExportTask, TaskState, cancel_export, exports_of, start_export
 from backend.report.export.options import ExportError, ExportOptions, Flagged, Format
+from backend.report.export.work import export
 from backend.run_dir import RunDir
 from tests.made_run import make_run
 from tests.report.export.handed_over import read_rows, sample, seal
@@ -55,3 +56,10 @@ def test_one_that_is_cancelled_leaves_nothing_and_two_to_one_folder_are_refused(
     cancel_export(run, number)
     assert ended(run, number).state is TaskState.CANCELLED
     assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_is_refused_in_words(run: RunDir) -> None:
+    with pytest.raises(ExportError, match="NUL character"):
+        start_export(run, ExportOptions(Format.SHAREGPT, Path("a\0b")))
+    with pytest.raises(ExportError, match="/ is no folder"):
+        export(run, ExportOptions(Format.SHAREGPT, Path("/")), now=0.0)
