@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import streamlit as st
 
 from backend.config import ConfigError, RunConfig, load
 from backend.report.database import skipped_shards
+from backend.report.formatting import compact, plural
+from backend.report.status import read_status
 from backend.run_dir import RunDir, RunDirError
 from pages.data_charts import draw_charts
 from pages.data_questions import draw_questions
 from pages.data_samples import draw_browser
 from pages.data_sql import draw_sql_box
+from pages.headline import headline
 from pages.nothing import cannot, no_run
 from pages.run_picker import picked_run
 
@@ -18,7 +23,12 @@ PARTS = {"Charts": draw_charts, "Samples": draw_browser, "Questions": draw_quest
 
 
 def draw_part(run: RunDir, settings: RunConfig) -> None:
-    """The part that was chosen; the address names it."""
+    """How much there is, and the part that was chosen; the address names it."""
+    totals = read_status(run, time.time(), counted=False, settings=settings).totals
+    if totals.finished_samples is None:
+        headline("How much is finished is not known.")
+    else:
+        headline(f"{plural(totals.finished_samples, 'sample')} finished, {compact(totals.completion_tokens)} tokens.")
     asked = st.query_params.get("part")
     if "data_part" not in st.session_state:
         st.session_state["data_part"] = asked if asked in PARTS else next(iter(PARTS))

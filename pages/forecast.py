@@ -10,7 +10,7 @@ import streamlit as st
 from backend import forecasts
 from backend.config import ConfigError
 from backend.forecasts import Said
-from backend.report.ending import Ending, end_words, ending
+from backend.report.ending import Ending, EndKind, end_words, ending
 from backend.report.forecast import ForecastView, forecast_view
 from backend.report.live import LiveError
 from backend.run_dir import RunDir, RunDirError
@@ -67,7 +67,8 @@ def body(run: RunDir) -> None:
     draw_ways(run, view)
     draw_charts(view)
     draw_assumptions(view.assumptions)
-    what_if(run, view.ending, now)
+    if view.ending.kind is not EndKind.FINISHED:
+        what_if(run, view.ending, now)
 
 
 def _kind(run: RunDir, said: Said | None, end: Ending) -> tuple[str, str, int]:

@@ -6,14 +6,16 @@ import time
 
 import streamlit as st
 
+from backend.heartbeat import SupervisorState
 from backend.report.formatting import DASH, compact, number, plural, share, size
 from backend.report.run_list import RunLine, read_runs
 from backend.run_dir import RunDirError
 from backend.runs import runs_folder
 from pages.clock import ago
+from pages.headline import headline
 from pages.nothing import cannot, no_run
 from pages.states import of_run
-from pages.tables import Bar, Cell, Column, Moment, RunLink, draw_table, heading
+from pages.tables import Bar, Cell, Column, Moment, RunLink, caption, draw_table, heading
 
 COLUMNS = [
     Column("Run"),
@@ -60,7 +62,9 @@ def draw_runs() -> None:
     if not found.runs and not found.broken:
         no_run()
         return
-    heading("Runs", f"{plural(len(found.runs), 'run')} in {runs_folder()}, the one that lived last first")
+    working = sum(line.view.supervisor.state is SupervisorState.ALIVE for line in found.runs)
+    headline(f"{plural(len(found.runs), 'run')}, {working or 'none'} of them at work.")
+    caption(f"In {runs_folder()}, the one that lived last first")
     if found.runs:
         draw_table(COLUMNS, [cells(line, now) for line in found.runs], label="Runs")
     if found.broken:

@@ -40,6 +40,8 @@ def probe(options: argparse.Namespace) -> int:
     """Shows what it may cost, asks, and waits for what it tells."""
     run = find(options)
     price = probe_price(run, options.api, options.prompts, options.cap_usd)
+    if price.worst_usd is None:
+        raise ControlError(price.words)
     say(price.words)
     if not options.yes:
         if not sys.stdin.isatty():

@@ -23,6 +23,8 @@ __all__ = ["Level", "Line", "Mark", "Panel", "histogram", "label", "palette", "s
 LANE_PX: Final = 15
 TITLE_PX: Final = 52
 PLOT_WIDTH_PX: Final = 560  # assumed for placing words, since the server does not know: a narrower plot may be zoomed
+TICKS: Final = 6
+WIDE_TICKS: Final = 4  # where moments have seconds: more would touch in three charts abreast, and on a telephone
 MARK_NAMES: Final = 6  # more lines than this at once are told apart by a legend
 
 
@@ -74,7 +76,11 @@ def time_series(
         "title": {"text": label(title, 120), "subtitle": {"text": label(subtitle, 160)}},
         "height": height_px,
         "margin": {"l": 8, "r": _margin_px(names), "t": head_px, "b": 8},
-        "xaxis": {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", "nticks": 6},
+        "xaxis": {
+            "range": [local_time(since, zone), local_time(until, zone)],
+            "type": "date",
+            "nticks": WIDE_TICKS if until - since < TICKS * 60 else TICKS,
+        },
         "yaxis": {
             "range": [0, highest * 1.04],
             "ticksuffix": f" {unit}" if short else "",

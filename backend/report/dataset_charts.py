@@ -53,7 +53,7 @@ def lengths_chart(lengths: Lengths, cap_tokens: int | None, *, dark: bool = Fals
 def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False) -> go.Figure:
     """Tokens an hour over time; `pace` holds at least one span."""
     middle = [at + pace.step_s / 2 for at in pace.at]
-    figure = time_series(
+    return time_series(
         [Line("tokens/h", middle, pace.tokens_per_hour, step_s=pace.step_s)],
         title="Completion tokens an hour",
         subtitle=f"By when their answers finished, in steps of {STEP_WORDS[pace.step_s]}",
@@ -63,7 +63,6 @@ def pace_chart(pace: Pace, *, now: float, zone: tzinfo = UTC, dark: bool = False
         zone=zone,
         dark=dark,
     )
-    return figure.update_xaxes(nticks=6)
 
 
 def length_ticks(first: float, last: float) -> dict[str, list[float] | list[str]]:

@@ -118,7 +118,7 @@ def drift_chart(spans: Spans, *, scope: str, cap_tokens: int | None, zone: tzinf
     ]
     highest = max((value for value in spans.p90_tokens if value is not None), default=0.0)
     near = cap_tokens is not None and cap_tokens <= 2 * highest
-    figure = time_series(
+    return time_series(
         lines,
         title="Do lengths drift?",
         subtitle=f"{scope}; so many of the answers that finished in {STEP_WORDS[spans.step_s]} are shorter",
@@ -131,7 +131,6 @@ def drift_chart(spans: Spans, *, scope: str, cap_tokens: int | None, zone: tzinf
         top=float(max(highest, cap_tokens or 0)) if near else None,
         height_px=HEIGHT_PX,
     )
-    return figure.update_xaxes(nticks=6)
 
 
 def colour_of(outcome: Outcome, p: Palette) -> str:

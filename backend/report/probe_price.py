@@ -33,7 +33,9 @@ def probe_price(run: RunDir, api: str, prompts: int, cap_usd: float) -> ProbePri
     longest = max((cap for cap in caps if cap is not None), default=None)
     prompt_bytes = _prompt_bytes(settings)
     if not prices.known:
-        return ProbePrice(None, f"What {settings.api[api].model} costs at {api} is not known: nothing is sent without a price.")
+        words = f"What {settings.api[api].model} costs at {api} is not known: nothing is sent without a price. Write "
+        words += f"input_usd_per_mtok and output_usd_per_mtok into [api.{api}] of {run.config} and start the supervisor again."
+        return ProbePrice(None, words)
     if longest is None:
         return ProbePrice(None, "No dataset has a cap on new tokens (max_new_tokens): nothing is sent without one.")
     worst = cost_usd(Usage(requests=prompts, prompt=prompts * prompt_bytes, completion=prompts * longest), prices)

@@ -61,6 +61,7 @@ def test_all_that_wait_and_all_that_are_left_are_routed_at_once(run: RunDir) -> 
         (["route", "demo", "--waiting", "alpha", "fast"], "Name one dataset, or give --waiting or --all"),
         (["probe", "demo", "nobody", "--cap-usd", "1", "--yes"], "There is no API 'nobody'"),
         (["probe", "demo", "fast", "--cap-usd", "1"], "give --yes to agree"),
+        (["probe", "demo", "unpriced", "--cap-usd", "1", "--yes"], "Write input_usd_per_mtok and output_usd_per_mtok into"),
     ],
 )
 def test_what_is_not_there_is_refused(

@@ -66,6 +66,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "supervisor dead": "was running",
     },
     "data.py": {
+        "": "finished, ",
         "created": "No sample is finished yet",
         "starting": "No sample is finished yet",
         "running": "Lengths by dataset",
@@ -83,7 +84,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "supervisor dead": "requests are sent again",
     },
     "runs.py": {
-        "": "demo",
+        "": "1 run, ",
         "created": "not started",
         "starting": "starting",
         "running": "running",
