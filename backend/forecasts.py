@@ -126,9 +126,13 @@ def score(con: sqlite3.Connection, subject: str, *, plan: int, active_s: float, 
     """A dataset or the run has ended at `active_s`: scores what was said of it under this plan, stores and returns it.
 
     None where nothing was said. A forecast made for other wishes (another budget, a pause of another dataset) was not wrong.
+    What was said before it ended the last time is not scored again: a new life finds that the same datasets are done.
     """
+    (scored_s,) = con.execute("SELECT max(active_s + actual_s) FROM forecast_scores WHERE subject = ?", (subject,)).fetchone()
     rows = con.execute(
-        "SELECT * FROM forecast_ranges WHERE subject = ? AND plan = ? AND active_s < ? ORDER BY at", (subject, plan, active_s)
+        "SELECT * FROM forecast_ranges WHERE subject = ? AND plan = ? AND active_s >= ? AND active_s < ? AND p90_s > 0"
+        " ORDER BY at",
+        (subject, plan, scored_s or 0.0, active_s),
     ).fetchall()
     if not rows:
         return None

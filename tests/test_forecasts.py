@@ -108,17 +108,18 @@ def test_results_of_all_runs_in_the_folder_are_own_results(run: RunDir, con: sql
 def test_ten_own_results_move_the_ranges_and_say_so(run: RunDir, con: sqlite3.Connection) -> None:
     say(con, 1.0, HELD)
     for n in range(9):
-        say(con, 100.0 + n, TOO_SOON)
-        forecasts.score(con, f"dataset:D{n}", plan=0, active_s=2000.0, at=2000.0 + n)  # never said: none
-        forecasts.score(con, "run", plan=0, active_s=900.0 + n, at=3000.0 + n)
+        say(con, 1000.0 * n + 100, TOO_SOON)
+        forecasts.score(con, f"dataset:D{n}", plan=0, active_s=20_000.0, at=20_000.0 + n)  # never said: none
+        forecasts.score(con, "run", plan=0, active_s=1000.0 * n + 900, at=30_000.0 + n)
     basis = forecasts.read_basis(run)
     assert basis is not None
     assert basis.calibration.own_results == 0
-    forecasts.score(con, "run", plan=0, active_s=999.0, at=4000.0)
+    say(con, 9100.0, TOO_SOON)
+    forecasts.score(con, "run", plan=0, active_s=9999.0, at=40_000.0)
     basis = forecasts.read_basis(run)
     assert basis is not None
     assert basis.calibration.own_results == 0  # what was said last does not know of them: a what-if starts from the same
-    say(con, 5000.0, TOO_SOON, corrected_by=10)
+    say(con, 50_000.0, TOO_SOON, corrected_by=10)
     basis = forecasts.read_basis(run)
     assert basis is not None
     assert basis.calibration.own_results == 10
@@ -142,3 +143,17 @@ def test_a_forecast_of_another_version_is_said_in_words(run: RunDir, con: sqlite
         forecasts.read_newest(run)
     with pytest.raises(RunDirError, match="another version of Headway"):
         forecasts.read_basis(run)
+
+
+def test_what_has_ended_is_scored_once_however_often_a_new_life_finds_it_ended(con: sqlite3.Connection) -> None:
+    for at in (100.0, 200.0):
+        say(con, at, HELD)
+    first = forecasts.score(con, "run", plan=0, active_s=1000.0, at=1000.0)
+    assert first is not None
+    assert first.forecasts == 2
+    say(con, 1500.0, Range(0.0, 0.0, 0.0))
+    assert forecasts.score(con, "run", plan=0, active_s=2000.0, at=900.0) is None  # the clock was set back meanwhile
+    say(con, 2100.0, HELD)
+    again = forecasts.score(con, "run", plan=0, active_s=3000.0, at=3000.0)
+    assert again is not None
+    assert again.forecasts == 1
