@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,7 +12,9 @@ from backend.costs.prices import Usage, cost_usd
 from backend.prices.lookup import prices_of
 from backend.report.formatting import compact, plural
 from backend.report.money import usd
+from backend.report.status import read_status
 from backend.run_dir import RunDir
+from backend.runs import command_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +26,23 @@ class ProbePrice:
 
 
 def probe_price(run: RunDir, api: str, prompts: int, cap_usd: float) -> ProbePrice:
-    """Of `prompts` requests to an API of run.toml, within a cap. Raises ConfigError where there is no such API."""
+    """Of `prompts` requests to an API of run.toml, within a cap. Raises ConfigError where there is no such API, RunDirError."""
     settings = load(run.config)
     if api not in settings.api:
         known = ", ".join(settings.api) or "none: add [api.NAME] to its run.toml"
         raise ConfigError(f"There is no API {api!r} in {run.name}; it has {known}.")
     prices = prices_of(settings.api[api], datetime.now(UTC))
-    caps = [settings.sampling_for(dataset).max_new_tokens for dataset in settings.datasets]
-    longest = max((cap for cap in caps if cap is not None), default=None)
+    datasets = read_status(run, time.time(), counted=False, settings=settings).datasets  # caps as they are now, not as written
+    longest = max((d.max_new_tokens for d in datasets if d.max_new_tokens is not None), default=None)
     prompt_bytes = _prompt_bytes(settings)
     if not prices.known:
         words = f"What {settings.api[api].model} costs at {api} is not known: nothing is sent without a price. Write "
         words += f"input_usd_per_mtok and output_usd_per_mtok into [api.{api}] of {run.config} and start the supervisor again."
         return ProbePrice(None, words)
     if longest is None:
-        return ProbePrice(None, "No dataset has a cap on new tokens (max_new_tokens): nothing is sent without one.")
+        words = "No dataset has a cap on new tokens: nothing is sent without one. Set it: python -m backend set "
+        words += f"{command_name(run)} {settings.datasets[0].name}.max_new_tokens=8192"
+        return ProbePrice(None, words)
     worst = cost_usd(Usage(requests=prompts, prompt=prompts * prompt_bytes, completion=prompts * longest), prices)
     sources = ", ".join(dict.fromkeys(price.source for price in prices.all))
     words = (

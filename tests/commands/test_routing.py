@@ -79,6 +79,20 @@ def test_a_probe_says_its_worst_price_before_it_is_wished(run: RunDir, capsys: C
     assert wishes(run) == [("run", {"api": "fast", "prompts": 16, "cap_usd": 0.5})]
 
 
+def test_a_cap_that_was_set_while_the_run_goes_on_bounds_a_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
+    run = make_compared(tmp_path, SOLD + APIS, begun=False)
+    assert main(["probe", "demo", "fast", "--cap-usd", "1", "--yes"]) == 1
+    assert "Set it: python -m backend set demo alpha.max_new_tokens=8192" in capsys.readouterr().err
+    said = job_status()
+    capped = replace(said, datasets=tuple(replace(d, max_new_tokens=4000) for d in said.datasets))
+    beat(run, capped, time.time())
+    assert main(["probe", "demo", "fast", "--cap-usd", "1", "--yes"]) == 0
+    assert "its cap of 4.00k tokens" in capsys.readouterr().out
+
+
 def test_the_cap_is_set_while_the_run_goes_on(run: RunDir, capsys: Capture) -> None:
     assert main(["set", "demo", "api.fast.spend_cap_usd=12.50"]) == 0
     assert "api.fast.spend_cap_usd: none → 12.5" in capsys.readouterr().out

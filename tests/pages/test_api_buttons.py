@@ -33,7 +33,7 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = make_compared(tmp_path, CAPPED + RENTED + APIS)
     said = status_of(two_datasets())
-    datasets = (replace(said.datasets[0], route="both:fast"), *said.datasets[1:])
+    datasets = (replace(said.datasets[0], route="both:fast", max_new_tokens=4000), *said.datasets[1:])
     beat(run, replace(said, apis=(FAST, ApiStatus("unpriced", ApiState.IDLE)), datasets=datasets), time.time())
     return run
 
