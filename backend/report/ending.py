@@ -14,11 +14,12 @@ from typing import Final
 from backend.forecast.calibrate import Range
 from backend.forecasts import Said
 from backend.heartbeat import SupervisorState
-from backend.records import RunPhase
+from backend.records import DatasetState, RunPhase
 from backend.report.end_words import LONGEST_S, Span, done_words, moment_words, span_after, work_words
 from backend.report.headline import OVER
 from backend.report.views import RunView
 
+_WAITS_FOR_SOMEBODY: Final = frozenset({DatasetState.PAUSED, DatasetState.HELD, DatasetState.KILLED, DatasetState.FAILED})
 _NAMED: Final = 3  # datasets named before the others are only counted
 
 
@@ -57,7 +58,7 @@ def ending(view: RunView, said: Said | None) -> Ending:
         why = "the first one comes within a minute of work" if soon else "none was made while the run worked"
         return Ending(EndKind.UNTOLD, why=why)
     assumed = said.forecast.assumptions
-    left_out = assumed.left_out if assumed else ()
+    left_out = assumed.left_out if assumed else tuple(d.name for d in view.datasets if d.state in _WAITS_FOR_SOMEBODY)
     remaining = said.forecast.remaining
     if remaining is None:
         return Ending(EndKind.UNTOLD, said.at, why=said.forecast.why_none, left_out=left_out)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NICENESS = 10
 BATCH_ROWS = 10_000
+_TOO_LARGE = ("Out of Memory", "maximum total string size")  # the latter: more than 2 GB in a column of one batch
 
 
 def main() -> int:
@@ -44,7 +45,7 @@ def main() -> int:
         _say(sys.stdout.buffer, {"error": _too_large(asked)})
     except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow wraps what DuckDB says while rows are fetched
         words = str(error)[:2000] if asked["sql"] else first_line(error)
-        _say(sys.stdout.buffer, {"error": _too_large(asked) if "Out of Memory" in words else words})
+        _say(sys.stdout.buffer, {"error": _too_large(asked) if any(sign in words for sign in _TOO_LARGE) else words})
     return 0
 
 

@@ -54,12 +54,7 @@ def check(statement: str) -> str:
     tree = _parse(text)
     if len(tree["statements"]) != 1:
         raise SqlRefusedError(f"One statement at a time is run, and these are {len(tree['statements'])}.")
-    names = set(TABLES)
-    for node in _walk(tree):
-        names |= {_plain(entry["key"]) for entry in (node.get("cte_map") or {}).get("map", [])}
-        if node.get("type") == "RECURSIVE_CTE_NODE":
-            names.add(_plain(node["cte_name"]))
-    for node in _walk(tree):
+    for node, names in _walk(tree):
         _judge(node, names)
     return text
 
@@ -69,7 +64,7 @@ def tables_named(statement: str) -> set[str]:
     return {name for name in TABLES if re.search(rf"\b{name}\b", statement, re.IGNORECASE)}
 
 
-def _judge(node: dict[str, Any], names: set[str]) -> None:
+def _judge(node: dict[str, Any], names: frozenset[str]) -> None:
     kind = node.get("type")
     if "class" in node:
         if kind == "FUNCTION" and str(node.get("function_name")).lower() in _FUNCTIONS_REFUSED:
@@ -90,7 +85,7 @@ def _judge(node: dict[str, Any], names: set[str]) -> None:
         raise SqlRefusedError(f"SHOW is not run here. There are {_list(TABLES)}; DESCRIBE tells the columns of one.")
 
 
-def _judge_table(node: dict[str, Any], names: set[str]) -> None:
+def _judge_table(node: dict[str, Any], names: frozenset[str]) -> None:
     name = str(node.get("table_name"))
     elsewhere = str(node.get("catalog_name") or "") + str(node.get("schema_name") or "")
     if elsewhere.lower() not in ("", "main") or name.lower() not in names:
@@ -135,15 +130,19 @@ def _parser() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config=closed)
 
 
-def _walk(tree: Any) -> Iterator[dict[str, Any]]:
-    waiting = [tree]
+def _walk(tree: Any) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Each node with the names of tables that are known there: outside its statement, a WITH hides none of DuckDB's own."""
+    waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset(TABLES))]
     while waiting:
-        node = waiting.pop()
+        node, names = waiting.pop()
         if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
+            names |= {_plain(entry["key"]) for entry in (node.get("cte_map") or {}).get("map", [])}
+            if node.get("type") == "RECURSIVE_CTE_NODE":
+                names |= {_plain(node["cte_name"])}
+            yield node, names
+            waiting.extend((child, names) for child in node.values())
         elif isinstance(node, list):
-            waiting.extend(node)
+            waiting.extend((child, names) for child in node)
 
 
 def _list(names: Any) -> str:

@@ -109,6 +109,11 @@ def test_datasets_that_wait_for_somebody_are_named(at_work: RunDir) -> None:
     assert said_of(forecast_view(at_work, NOW)).endswith(", without beta.")
     write_forecast(at_work, observation([dataset("alpha", "held"), dataset("beta", "held")]), NOW + 1)
     assert said_of(forecast_view(at_work, NOW + 1)) == ("Nothing is left that goes on by itself: alpha and beta wait for you.")
+    nothing = SpeedHistory(10.0, np.zeros(0), np.zeros(0))  # of a new life that found them held
+    held = observation([dataset("alpha", "held"), dataset("beta", "held")], nothing, speed_curve=None)
+    write_forecast(at_work, held, NOW + 2)
+    beat(at_work, status_of(held), NOW + 2)
+    assert said_of(forecast_view(at_work, NOW + 2)) == ("Nothing is left that goes on by itself: alpha and beta wait for you.")
 
 
 def test_a_finished_run_tells_when_it_did(run: RunDir) -> None:

@@ -81,8 +81,13 @@ def test_a_question_that_takes_too_long_is_ended_with_words(run: RunDir) -> None
     assert not psutil.pid_exists(question.pid)
 
 
-def test_a_question_that_needs_too_much_memory_is_ended_with_words(run: RunDir) -> None:
-    question = LongQuestion(run, sql="SELECT list(range) FROM range(1000000000)", memory_bytes=1 << 30)
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT list(range) FROM range(1000000000)", "SELECT repeat('x', 30000000) FROM range(100)"],
+    ids=["a list", "cells"],
+)
+def test_a_question_that_needs_too_much_memory_is_ended_with_words(sql: str, run: RunDir) -> None:
+    question = LongQuestion(run, sql=sql, memory_bytes=1 << 30)
     assert question.wait(60)
     with pytest.raises(RunDirError, match=r"more memory than 1\.0 GB"):
         question.result()

@@ -84,6 +84,8 @@ ESCAPES = {
     "the information schema": "FROM information_schema.tables",
     "SQLite's catalogue": "FROM sqlite_master",
     "a table that is not offered": "FROM kept",
+    "a view of DuckDB's own behind a WITH elsewhere": "FROM (WITH duckdb_views AS (SELECT 1) SELECT 1), duckdb_views",
+    "a table that is not offered, likewise": "SELECT (WITH kept AS (SELECT 1) SELECT 1), (SELECT count(*) FROM kept)",
     "another schema": "FROM temp.samples",
     "show": "SHOW ALL TABLES",
     "show databases": "SHOW DATABASES",
