@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from backend.report.answers import ROWS_SHOWN, AnswerTable, of_rows, to_csv, to_parquet
 
@@ -38,3 +40,36 @@ def test_a_page_shows_the_first_rows_and_seconds_as_times() -> None:
 
 def test_no_row_is_an_answer_too() -> None:
     assert of_rows([]).table.num_rows == 0
+
+
+def asked(sql: str) -> AnswerTable:
+    return AnswerTable(duckdb.connect().sql(sql).to_arrow_table())
+
+
+def test_two_columns_of_one_name_keep_their_cells() -> None:
+    assert to_csv(asked("SELECT 1 AS a, 2 AS a")).decode().split() == ["a,a", "1,2"]
+
+
+def test_what_is_called_a_time_and_is_none_is_missing() -> None:
+    shown = asked("SELECT unnest(['nan'::DOUBLE, 'inf'::DOUBLE, 1e300, 1.0]) AS x_at").shown()
+    assert [at is None for at in shown.column("x_at").to_pylist()] == [True, True, True, False]
+
+
+ODD = [
+    "'infinity'::TIMESTAMP",
+    "DATE '5877642-06-25 (BC)'",
+    "TIMESTAMPTZ '290000-01-01 00:00:00+00'",
+    "[TIMESTAMP '290000-01-01']",
+    "INTERVAL 1 DAY",
+    "union_value(k := 1)",
+    "'x'::BLOB",
+    "MAP {'a': 1}",
+    "1::UHUGEINT",
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_whatever_a_cell_holds_both_files_can_be_made(value: str) -> None:
+    answer = asked(f"SELECT {value} AS x UNION ALL SELECT NULL")
+    assert len(list(csv.reader(io.StringIO(to_csv(answer).decode())))) == 3
+    assert pq.read_table(io.BytesIO(to_parquet(answer))).num_rows == 2
