@@ -40,8 +40,8 @@ def present(run: RunDir) -> None:
     if rows:
         draw_table(COLUMNS, [cells(row) for row in rows], label="GPUs now")
         return
-    for event in why:
-        st.text(event.message)
+    for message in dict.fromkeys(event.message for event in why):  # each life of the supervisor says it
+        st.text(message)
     if not why:
         st.text("They are measured while the run's supervisor works, unless telemetry.gpu is off in its configuration.")
 

@@ -53,7 +53,7 @@ def draw_sample(sample: Sample, line: SampleLine, *, ids: bool = False) -> None:
     if ids:
         _ids("Prompt token ids", row.prompt_token_ids)
         _ids("Output token ids", row.output_ids)
-    caption(f"Finished {local(line.finished_at)}, {moment(line.finished_at)}; turn {row.turn + 1}, attempt {row.attempt}")
+    caption(f"Finished {local(line.finished_at)}, {moment(line.finished_at)}; turn {row.turn}, attempt {row.attempt}")
 
 
 def _text(name: str, text: str) -> None:

@@ -142,7 +142,7 @@ def datasets_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -
             "text": "Datasets in time",
             "subtitle": {"text": "Solid: so far. Pale: the 80 % range of its end, the tick is the likely one. Dotted: now"},
         },
-        "height": TITLE_PX + 56 + ROW_PX * len(rows),
+        "height": TITLE_PX + 70 + ROW_PX * len(rows),
         "margin": {"l": 6, "r": 8, "t": TITLE_PX + 4, "b": 8},
         "hovermode": "closest",
         "xaxis": {
