@@ -7,7 +7,7 @@ from backend.config.checks import check
 from backend.config.fault_lines import ConfigError
 from backend.config.files import load, parse, save, validate
 from backend.config.fingerprint import fingerprint
-from backend.config.live import parse_live_setting, read_deadline
+from backend.config.live import MAX_CONCURRENCY, parse_live_setting, read_deadline
 from backend.config.shape import (
     ApiConfig,
     AtBudget,
@@ -29,6 +29,7 @@ from backend.config.shape import (
 )
 
 __all__ = [
+    "MAX_CONCURRENCY",
     "ApiConfig",
     "AtBudget",
     "ConfigError",

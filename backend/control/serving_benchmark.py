@@ -7,12 +7,13 @@ were streamed, `median_ttft_ms`. Everything else is passed over.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from backend.control import ControlError
 from backend.records import Json
+
+LARGEST: Final = 1e15
 
 
 def read_benchmark(path: Path, replicas: int) -> Json:
@@ -65,7 +66,7 @@ def _level(place: str, line: str) -> Json:
 
 
 def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
     return float(value) if is_number else None
 
 

@@ -118,7 +118,8 @@ class Sweeper:
                     await self._step(self._plan)
             except Exception:
                 log.exception("the sweep cannot go on")
-                await self._end(SweepState.ENDED, "an error in Headway itself; logs/supervisor.log has it")
+                if self._plan is not None:  # else the newest one has ended, as it says
+                    await self._end(SweepState.ENDED, "an error in Headway itself; logs/supervisor.log has it")
 
     async def close(self) -> None:
         """The supervisor leaves."""

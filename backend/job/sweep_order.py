@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from backend.config import MAX_CONCURRENCY
 from backend.records import Json
 from backend.sweeps import SweepLevel
 
 MOST_LEVELS: Final = 24
 LEVEL_LIMIT_S: Final = 120.0
+LARGEST: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def _check_levels(levels: Any) -> None:
     for level in levels:
         if not is_count(level):
             raise ValueError(f"sweep: the level {level!r} is not a whole number of at least 1.")
+        if level > MAX_CONCURRENCY:
+            raise ValueError(f"sweep: a level is at most {MAX_CONCURRENCY:,} requests.")
     if list(levels) != sorted(set(levels)):
         raise ValueError(f"sweep: the levels {', '.join(map(str, levels))} must ascend, each named once.")
     if len(levels) > MOST_LEVELS:
@@ -76,4 +79,4 @@ def is_count(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST

@@ -89,6 +89,12 @@ class WishKeeper:
         except wish.RefusedError as error:
             await self._answer(intent, accepted=False, message=str(error))
             return
+        except Exception as error:
+            # unanswered it would be read for ever, and nothing that is wanted after it
+            log.exception("an intent cannot be judged: %a", intent)
+            words = f"It cannot be understood: an error in Headway itself ({type(error).__name__})."
+            await self._answer(intent, accepted=False, message=words)
+            return
         if known:  # only its answer was lost; carried out again, it would undo what came after it
             await self._answer(intent, accepted=True, message=message)
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from backend.config import AtBudget, DatasetConfig, RunConfig, read_deadline
+from backend.config import MAX_CONCURRENCY, AtBudget, DatasetConfig, RunConfig, read_deadline
 from backend.job.api_probe import read_order as read_probe_order
 from backend.job.routes import Route, UnknownRouteError, parse_route
 from backend.job.sweep_order import is_count, read_imported, read_order
@@ -150,8 +150,8 @@ def _apply_cap(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
 
 def _apply_setting(wishes: Wishes, key: str, value: Any) -> tuple[Wishes, str]:
     if key == "concurrency":
-        if not is_count(value):
-            raise RefusedError(f"concurrency: {value!r} is not a whole number of at least 1.")
+        if not is_count(value) or value > MAX_CONCURRENCY:
+            raise RefusedError(f"concurrency: {value!r} is not a whole number from 1 to {MAX_CONCURRENCY:,}.")
         return replace(wishes, concurrency=value), f"Concurrency {wishes.concurrency} → {value}."
     if key == "order":
         names = tuple(value) if isinstance(value, list | tuple) else ()

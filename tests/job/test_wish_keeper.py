@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from backend.config import load
-from backend.control.intents import want_dataset, want_redo, want_run
+from backend.control.intents import await_answer, want_dataset, want_redo, want_run
+from backend.job import wishes
 from backend.job.group_commit import LedgerError
 from backend.job.ledger import Ledger
 from backend.job.state_store import StateStore
@@ -175,3 +176,22 @@ async def test_two_who_read_at_once_take_an_intent_once(run: RunDir) -> None:
         await asyncio.gather(one.keeper.read(), one.keeper.read())
         assert [change.value["want"] for change in one.changes] == ["paused", "running", "killed"]
         assert all(answer is not None and answer[0] for answer in (answer_of(run, intent) for intent in intents))
+
+
+async def test_an_intent_that_breaks_its_judge_is_refused_and_keeps_no_other_one_waiting(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = wishes.apply
+
+    def broken(now: wishes.Wishes, intent: Intent) -> tuple[wishes.Wishes, str]:
+        if intent.subject == "dataset:alpha":
+            raise OverflowError
+        return apply(now, intent)
+
+    monkeypatch.setattr(wishes, "apply", broken)
+    async with life(run) as now:
+        first, second = want_dataset(run, "alpha", "paused", "me"), want_dataset(run, "beta", "paused", "me")
+        await now.keeper.read()
+        assert now.keeper.wishes.datasets["beta"].want is Want.PAUSED
+    answers = [await_answer(run, intent, 1.0) for intent in (first, second)]
+    assert [answer and answer.accepted for answer in answers] == [False, True]

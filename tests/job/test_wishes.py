@@ -130,7 +130,10 @@ def test_a_sweep_changes_no_wish_so_that_no_later_life_repeats_it() -> None:
             "dataset:B1 can be running or paused or killed, not 'flying'.",
         ),
         (_intent("engine", IntentAction.STATE, want="paused"), "engine can be running or stopped, not 'paused'."),
-        (_intent("run", IntentAction.SET, key="concurrency", value=0), "concurrency: 0 is not a whole number of at least 1."),
+        (
+            _intent("run", IntentAction.SET, key="concurrency", value=0),
+            "0 is not a whole number from 1 to 20,000.",
+        ),
         (_intent("run", IntentAction.SET, key="concurrency", value=True), "concurrency: True is not a whole number"),
         (
             _intent("run", IntentAction.SET, key="order", value=["B1", "B1"]),
