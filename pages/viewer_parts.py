@@ -57,7 +57,7 @@ def figures_of(public: PublicRun) -> list[Figure]:
         Figure("Samples", number(t.finished_samples), "finished"),
         Figure("Tokens", compact(t.completion_tokens), "", "completion tokens of finished samples"),
         Figure("Tokens/s", number(public.tokens_per_s), "tok/s", "last minute, of finished samples"),
-        Figure("Age", public.age or DASH, "", "since the run was created"),
+        Figure("Age", public.age or DASH, "", "from the run's creation on"),
     ]
 
 

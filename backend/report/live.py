@@ -48,7 +48,7 @@ class Live:
     sentence: str
     detail: str
     trouble: str | None
-    age: str | None  # since it was created
+    age: str | None  # from its creation until now or its end
     share: float | None  # 0..1 of what is to do, by the limit that is nearest, all datasets together
     ending: Ending | None = None
     naive: str | None = None  # what simple extrapolation says

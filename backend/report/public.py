@@ -44,7 +44,7 @@ class PublicRun:
     simulated: bool
     at: float  # when this was read
     data_at: float | None  # the supervisor's last sign of life: what goes on is as it was then
-    age: str | None  # since it was created, in words
+    age: str | None  # from its creation until now or its end, in words
     look: Look
     sentence: str  # what runs and how far it is
     trouble: str | None  # what somebody else has to mend

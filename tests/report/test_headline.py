@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backend.heartbeat import SupervisorState
-from backend.records import DatasetState
-from backend.report.headline import dataset_headline, naive_eta_s, progress, share_done
+from backend.records import DatasetState, RunPhase
+from backend.report.headline import age_words, dataset_headline, naive_eta_s, progress, share_done
 from backend.report.status import read_status
 from backend.report.views import DatasetView, RunView
 from tests.made_run import make_run
@@ -54,6 +55,15 @@ def test_a_dataset_is_told_in_a_sentence(view: RunView, changes: dict[str, Any],
 def test_without_a_living_supervisor_its_state_is_history(view: RunView) -> None:
     dead = dataclasses.replace(view, supervisor=dataclasses.replace(view.supervisor, state=SupervisorState.DEAD))
     assert dataset_headline(dead, dataset()).startswith("B3 was running: 812 of 2,000")
+
+
+def test_a_finished_run_grows_no_older(view: RunView) -> None:
+    created = datetime.fromtimestamp(NOW - 7200, UTC).isoformat()
+    at_work = dataclasses.replace(view, created_at=created)
+    assert age_words(at_work) == "2 h 00 min"
+    left = dataclasses.replace(view.supervisor, state=SupervisorState.LEFT, heartbeat_at=NOW - 7200 + 420)
+    assert age_words(dataclasses.replace(at_work, supervisor=left, phase=RunPhase.FINISHED)) == "7 min"
+    assert age_words(dataclasses.replace(at_work, supervisor=left, phase=RunPhase.STOPPED)) == "2 h 00 min"
 
 
 def test_simple_extrapolation_takes_the_limit_that_comes_first() -> None:
