@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -224,12 +225,17 @@ def read_scores(run: RunDir) -> list[Scored]:
 def read_own_results(run: RunDir) -> list[Scored]:
     """The same of every run in the folder that holds this one: what the ranges are re-calibrated on.
 
-    A run that cannot be read is passed over: its results are missing, and nothing else.
+    What a simulator did teaches nothing about a real server, nor the other way round. A run that cannot be read is passed
+    over: its results are missing, and nothing else.
     """
     found: list[Scored] = []
+    simulated = _is_simulated(run)
     for state in sorted(run.root.parent.glob("*/state.sqlite")):
+        other = RunDir(Path(state).parent)
+        if _is_simulated(other) is not simulated:
+            continue
         try:
-            found += read_scores(RunDir(Path(state).parent))
+            found += read_scores(other)
         except RunDirError:
             continue
     return found
@@ -238,6 +244,14 @@ def read_own_results(run: RunDir) -> list[Scored]:
 def held_share(scored: Sequence[Scored]) -> float | None:
     """Share of ranges that held, 0..1: each result counts once, however many forecasts were made for it. None without any."""
     return sum(one.held / one.forecasts for one in scored) / len(scored) if scored else None
+
+
+def _is_simulated(run: RunDir) -> bool:
+    try:
+        engine = tomllib.loads(run.config.read_text()).get("engine")
+    except (OSError, ValueError):
+        return False
+    return isinstance(engine, dict) and engine.get("kind") == "simulated"
 
 
 def _ranges(forecast: Forecast) -> Iterable[tuple[str, Range | None]]:

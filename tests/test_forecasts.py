@@ -105,6 +105,19 @@ def test_results_of_all_runs_in_the_folder_are_own_results(run: RunDir, con: sql
     assert len(forecasts.read_own_results(run)) == 1
 
 
+def test_a_simulators_results_teach_nothing_about_a_real_server(run: RunDir, con: sqlite3.Connection) -> None:
+    demo = RunDir(run.root.parent / "demo")
+    demo.create_folders()
+    demo.config.write_text('[engine]\nkind = "simulated"\n')
+    run.config.write_text('[engine]\nkind = "local"\n')
+    with closing(open_state(demo)) as second:
+        forecasts.create_tables(second)
+        say(second, 100.0, HELD)
+        forecasts.score(second, "run", plan=0, active_s=1000.0, at=1000.0)
+    assert forecasts.read_own_results(run) == []
+    assert len(forecasts.read_own_results(demo)) == 1
+
+
 def test_ten_own_results_move_the_ranges_and_say_so(run: RunDir, con: sqlite3.Connection) -> None:
     say(con, 1.0, HELD)
     for n in range(9):

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 EVERY_S: Final = 60.0
 EARLY_EVERY_S: Final = 15.0  # while little is known, each quarter of a minute tells more
 EARLY_S: Final = 300.0  # of active time
+RAMP_S: Final = 10.0  # after nothing was in flight: prompts are being read, what is made then tells no speed
 SOON_S: Final = 5.0  # after one in which nothing could be said yet,
 SOON_TIMES: Final = 6  # so often in a life
 CHANGE_GAP_S: Final = 3.0  # what changes together is forecast together
@@ -59,6 +60,7 @@ class Forecaster:
         self._run, self._slots, self._keepers, self._store, self._bulletin = run, slots, keepers, store, bulletin
         self._apis = apis
         self._lanes: defaultdict[str, SpeedBins] = defaultdict(SpeedBins)
+        self._busy_s: defaultdict[str, float] = defaultdict(float)  # lane → since nothing was in flight there
         self._active_s = 0.0
         self._plan = 0
         self._planned = _plan_of(wishes)
@@ -167,7 +169,8 @@ class Forecaster:
             alone = name == LOCAL and len(lanes) == 1
             made = sum(self._made[dataset] - before[dataset] for dataset in datasets)
             running = sum(self._slots.runners[dataset].in_flight for dataset in datasets)
-            if running:
+            self._busy_s[name] = self._busy_s[name] + seconds if running else 0.0
+            if self._busy_s[name] > RAMP_S:
                 self._lanes[name].add(seconds, engine if alone and engine is not None else made, running)
 
     def _made_by_now(self) -> dict[str, float]:
