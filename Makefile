@@ -4,6 +4,7 @@ PYTHON ?= python3
 export OPENBLAS_NUM_THREADS := 1
 ROUNDS ?= 100
 SEED ?=
+PORT ?= 8501
 
 BIN := .venv/bin
 READY := .venv/ready
@@ -14,14 +15,14 @@ READY := .venv/ready
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## a run to look at, on simulated GPUs, and the dashboard on it
-	@$(BIN)/python -m backend demo
+demo: $(READY) ## a run to look at, on simulated GPUs, and the dashboard on it: PORT=8501
+	@$(BIN)/python -m backend demo --port $(PORT)
 
 demo-cpu: $(READY) engine-cpu ## the same on the real SGLang, on a CPU
-	@$(BIN)/python -m backend demo --cpu
+	@$(BIN)/python -m backend demo --cpu --port $(PORT)
 
-run: $(READY) ## the dashboard, at http://127.0.0.1:8501 or the next free port
-	@$(BIN)/python -m backend dashboard
+run: $(READY) ## the dashboard, at http://127.0.0.1:8501 (PORT=8501) or the next free port
+	@$(BIN)/python -m backend dashboard --port $(PORT)
 
 setup: $(READY) ## the environment in .venv, from requirements.txt
 

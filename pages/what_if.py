@@ -56,7 +56,8 @@ def what_if(run: RunDir, end: Ending, now: float) -> None:
         st.text(f"That cannot be: {error}.")
         return
     draw_figures(_figures(present, then, basis, end, now))
-    st.text("; ".join(then.prices or (SAME_DATA,)).capitalize() + ".")
+    price = "; ".join(then.prices or (SAME_DATA,))
+    st.text(f"{price[0].upper()}{price[1:]}.")  # names keep their capitals
     apply_button(run, "These changes", changes, replicas, place="form")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import tomllib
 from enum import Enum
 from pathlib import Path
@@ -205,6 +206,12 @@ def test_every_command_in_a_shell_block_is_understood() -> None:
     assert len(commands) >= 8
     for command in commands:
         build_parser().parse_args(command)  # leaves with exit code 2 where it does not understand
+
+
+@pytest.mark.parametrize(("target", "command"), [("demo", "demo --port 8600"), ("run", "dashboard --port 8600")])
+def test_make_takes_a_port(target: str, command: str) -> None:
+    told = subprocess.run(["make", "-n", target, "PORT=8600"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert f"-m backend {command}" in told.stdout
 
 
 def test_every_make_target_that_is_named_exists() -> None:

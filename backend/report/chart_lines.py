@@ -52,6 +52,49 @@ def line_trace(line: Line, colour: str, unit: str, zone: tzinfo, **more: Any) ->
     }
 
 
+def area_traces(line: Line, colour: str, fill: str, unit: str, zone: tzinfo, **more: Any) -> list[dict[str, Any]]:
+    """A line and the area below it in the colour `fill`, both with a gap where nothing was measured.
+
+    Plotly fills across gaps, so that with gaps the area is a trace of its own: it falls to zero at both sides of each.
+    """
+    at, values = broken_at_gaps(line)
+    own = line_trace(line, colour, unit, zone, **more)
+    known = [i for i, value in enumerate(values) if value is not None]
+    if not known or len(known) == known[-1] - known[0] + 1:
+        return [{**own, "fill": "tozeroy", "fillcolor": fill}]
+    corners = _corners(at, values)
+    area = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [local_time(moment, zone) for moment, _ in corners],
+        "y": [value for _, value in corners],
+        "line": {"width": 0},
+        "fill": "tozeroy",
+        "fillcolor": fill,
+        "hoverinfo": "skip",
+        "showlegend": False,
+        **more,
+    }
+    return [area, own]
+
+
+def _corners(at: Sequence[float], values: Sequence[float | None]) -> list[tuple[float, float]]:
+    """The upper edge of an area, at zero between the parts that are known."""
+    corners: list[tuple[float, float]] = []
+    known_at: float | None = None
+    for moment, value in zip(at, values, strict=True):
+        if value is None:
+            if known_at is not None:
+                corners.append((known_at, 0.0))
+            known_at = None
+            continue
+        if known_at is None:
+            corners.append((moment, 0.0))
+        corners.append((moment, value))
+        known_at = moment
+    return corners
+
+
 def _drawn_as(values: Sequence[float | None], colour: str) -> dict[str, Any]:
     """As a line; a value with nothing known beside it has none, and is a dot."""
     beside = [None, *values, None]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from backend.report.chart_labels import label
-from backend.report.chart_lines import Line, highest_of, line_trace, local_time
+from backend.report.chart_lines import Line, area_traces, highest_of, local_time
 from backend.report.chart_theme import SMALL_PX, faded, palette, template
 from backend.report.formatting import DASH
 
@@ -62,8 +62,7 @@ def small_multiples(
         bottom = max(0.0, 1 - (i + 1) * (each + between))
         number = "" if i == 0 else str(i + 1)
         axes[f"yaxis{number}"] = {**scale, "domain": [bottom, bottom + each]}
-        fill = {"fill": "tozeroy", "fillcolor": faded(p.accent, 0.10), "yaxis": f"y{number}"}
-        traces.append(line_trace(panel.line, p.accent, unit, zone, **fill))
+        traces += area_traces(panel.line, p.accent, faded(p.accent, 0.10), unit, zone, yaxis=f"y{number}")
         edge = {"xref": "paper", "yref": "paper", "y": bottom + each, "yanchor": "bottom", "font": {**small, "color": p.ink}}
         now = panel.now if any(v is not None for v in panel.line.values) else DASH
         words.append({**edge, "x": 0, "xanchor": "left", "text": label(panel.name, 24)})

@@ -14,7 +14,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from backend.report.chart_labels import Mark, PlacedMark, label, place
-from backend.report.chart_lines import Line, highest_of, line_trace, local_time
+from backend.report.chart_lines import Line, area_traces, highest_of, line_trace, local_time
 from backend.report.chart_panels import Panel, small_multiples
 from backend.report.chart_theme import SMALL_PX, Palette, faded, palette, template
 
@@ -57,8 +57,10 @@ def time_series(
     `unit` stands in the hover text and on the uppermost tick. A single line is filled. `zone` is the viewer's.
     """
     p = palette(dark)
-    fill = {"fill": "tozeroy", "fillcolor": faded(p.accent, 0.10)} if len(lines) == 1 else {}
-    traces = [line_trace(line, p.series[i % len(p.series)], unit, zone, **fill) for i, line in enumerate(lines)]
+    if len(lines) == 1:
+        traces = area_traces(lines[0], p.series[0], faded(p.accent, 0.10), unit, zone)
+    else:
+        traces = [line_trace(line, p.series[i % len(p.series)], unit, zone) for i, line in enumerate(lines)]
     highest = top if top is not None else highest_of([*(line.values for line in lines), [level.value] if level else []])
     placed = place(marks, since, until, width_px=width_px)
     lanes = max((mark.lane + 1 for mark in placed if mark.lane is not None), default=0)

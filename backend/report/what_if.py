@@ -77,7 +77,8 @@ def imagine(basis: Basis, changes: Changes, replicas: int, now: Forecast | None 
     asked = sorted(set(caps.values()))
     each = effects_of_caps(basis.observation, asked) if asked else ()
     effects = tuple(e for cap, found in zip(asked, each, strict=True) for e in found if caps.get(e.dataset) == cap)
-    return Imagined(then.remaining, then.why_none, prices(now, then, changes, effects), effects)
+    told = (*endings(basis.observation, changes), *prices(now, then, changes, effects))
+    return Imagined(then.remaining, then.why_none, told, effects)
 
 
 def changed(seen: Observation, changes: Changes, replicas: int) -> Observation:
@@ -97,6 +98,26 @@ def changed(seen: Observation, changes: Changes, replicas: int) -> Observation:
     if changes.replicas is not None and changes.replicas != replicas:
         seen = with_replicas(seen, replicas, changes.replicas, changes.efficiency)
     return seen
+
+
+def endings(seen: Observation, changes: Changes) -> tuple[str, ...]:
+    """Which datasets a limit ends at once because what is finished, or in flight, has reached it: "alpha ends now: …"."""
+    samples, budgets = dict(changes.samples), dict(changes.budgets)
+    words = []
+    for one in seen.datasets:
+        if one.name in changes.dropped:
+            continue
+        finished, flying = round(one.finished_samples), round(one.in_flight.total)
+        limit, budget = samples.get(one.name), budgets.get(one.name)
+        if limit is not None and limit <= finished + flying:
+            stay = f"{number(finished)} samples that are finished"
+        elif budget is not None and budget <= one.finished_tokens:
+            stay = f"{compact(one.finished_tokens)} tokens that are finished"
+        else:
+            continue
+        running = f" and {number(flying)} in flight" if flying else ""
+        words.append(f"{one.name} ends now: the {stay}{running} stay, no further prompt of it is sent")
+    return tuple(words)
 
 
 def prices(now: Forecast, then: Forecast, changes: Changes, effects: tuple[CapEffect, ...]) -> tuple[str, ...]:

@@ -43,6 +43,21 @@ def test_a_line_is_broken_where_nothing_was_measured() -> None:
     assert list(zip(at, values, strict=True)) == [(0, 1), (1, 2), (2, 3), (3, None), (60, 4), (61, 5)]
 
 
+def test_an_area_falls_to_zero_where_nothing_was_measured() -> None:
+    stopped = Line("a", (0, 1, 60, 61), (5.0, 6.0, 7.0, 8.0))
+    area, line = time_series([stopped], title="t", subtitle="s", unit="u", since=0, until=100).data
+    moments = [float(x.rpartition(":")[2]) for x in area.x[:5]]
+    assert list(zip(moments, area.y, strict=False))[:4] == [(0, 0), (0, 5), (1, 6), (1, 0)]
+    assert (area.x[4], area.y[4]) == ("1970-01-01 00:01:00.000", 0)
+    assert (area.fill, line.fill, area.hoverinfo) == ("tozeroy", None, "skip")
+    (panel_area, panel_line) = small_multiples(
+        [Panel("A", stopped)], title="t", subtitle="s", unit="u", since=0, until=100
+    ).data
+    assert (panel_area.fill, panel_line.fill, panel_area.yaxis) == ("tozeroy", None, "y")
+    (whole,) = time_series(series("a"), title="t", subtitle="s", unit="u", since=0, until=100).data
+    assert whole.fill == "tozeroy"
+
+
 def test_a_time_series_has_title_unit_and_the_viewers_time() -> None:
     india = timezone(timedelta(hours=5, minutes=30))
     figure = time_series(series("0"), title="Decode", subtitle="s", unit="tokens/s", since=0, until=10, zone=india)
@@ -111,7 +126,7 @@ def test_a_panel_that_knows_nothing_shows_a_dash() -> None:
 
 def test_a_value_with_nothing_known_beside_it_is_a_dot() -> None:
     lone = [Line("a", (1, 2, 3, 4, 5), (7.0, None, 8.0, 9.0, None))]
-    (trace,) = time_series(lone, title="t", subtitle="s", unit="u", since=0, until=6).data
+    _, trace = time_series(lone, title="t", subtitle="s", unit="u", since=0, until=6).data
     assert (trace.mode, trace.marker.size) == ("lines+markers", (5, 0, 0, 0, 0))
     (trace,) = time_series([Line("a", (1, 2), (7.0, 8.0))], title="t", subtitle="s", unit="u", since=0, until=6).data
     assert trace.mode == "lines"

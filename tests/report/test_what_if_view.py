@@ -68,6 +68,20 @@ def test_prices_are_told_in_data() -> None:
     assert imagine(BASIS, Changes(concurrency=32), 1).prices == ()
 
 
+def test_a_limit_that_is_reached_already_is_told_as_an_end() -> None:
+    going = Basis(0.0, observation([dataset("B1"), dataset("B2", "waiting")]), BUILT_IN)  # 2,000 finished, 64 in flight
+    asked = Changes(samples=(("B1", 60),))
+    ended = imagine(going, asked, 1).prices
+    assert ended[0] == "B1 ends now: the 2,000 samples that are finished and 64 in flight stay, no further prompt of it is sent"
+    assert ended[1].endswith("k fewer samples")
+    nearly_all = Basis(0.0, observation([dataset("B1", prompts=2064)]), BUILT_IN)
+    assert [words.partition(":")[0] for words in imagine(nearly_all, asked, 1).prices] == ["B1 ends now"]
+    spent = imagine(going, Changes(budgets=(("B1", 1000),)), 1).prices
+    assert spent[0].startswith("B1 ends now: the ")
+    assert "tokens that are finished" in spent[0]
+    assert not any("ends now" in words for words in imagine(going, Changes(samples=(("B1", 2065),)), 1).prices)
+
+
 def test_wishes_take_work_away_before_they_make_anything_faster() -> None:
     asked = Changes(
         samples=(("alpha", 5000),), caps=(("alpha", 2048),), budgets=(("beta", 10),), concurrency=32,
