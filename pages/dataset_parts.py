@@ -51,13 +51,11 @@ def draw_head(view: RunView, dataset: DatasetView, bad_lines: EventView | None) 
 
 
 def draw_ends(run: RunDir, name: str) -> None:
-    """What the samples are worth, beside how they ended."""
-    left, right = st.columns([3, 2])
-    with left:
-        draw_outcomes(run, name)
-    with right:
-        heading("Finish reasons", "why generation stopped, as the server says")
-        _shares("Reason", read_finish_reasons(run, name), _FINISH_WORDS)
+    """What the samples are worth, and how they ended."""
+    # one below the other: side by side the meanings would be cut off on a screen of 1,440 px
+    draw_outcomes(run, name)
+    heading("Finish reasons", "why generation stopped, as the server says")
+    _shares("Reason", read_finish_reasons(run, name), _FINISH_WORDS)
 
 
 def draw_refusals(run: RunDir, name: str) -> None:

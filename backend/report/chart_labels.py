@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from backend.report.formatting import plain
@@ -12,6 +12,7 @@ from backend.report.formatting import plain
 CHARACTER_PX: Final = 6.1  # a mean character at 11 px
 GAP_PX: Final = 8.0
 MAX_LANES: Final = 3
+NARROW_PX: Final = 280.0  # a plot on a telephone, 390 px wide
 MAX_CHARACTERS: Final = 44
 
 
@@ -54,6 +55,33 @@ def place(marks: Sequence[Mark], since: float, until: float, *, width_px: float,
             placed.append((x, _place_one(mark, x, placed, width_px, lanes)))
         plans.append([p for _, p in sorted(placed, key=lambda pair: pair[0])])
     return max(plans, key=_told)
+
+
+def too_narrow_for(placed: Sequence[PlacedMark], since: float, until: float, *, width_px: float = NARROW_PX) -> list[int]:
+    """Which words, counted among those that have a lane, have no place where the plot is only `width_px` wide.
+
+    Lanes and sides stay as they are placed; errors and warnings keep their words before others, later marks before earlier.
+    """
+    told = [mark for mark in placed if mark.lane is not None]
+    at = [(mark.mark.at - since) / (until - since) * width_px for mark in told]
+    kept: list[int] = []
+    for i in sorted(range(len(told)), key=lambda i: (_loudest_first(told[i].mark), -at[i])):
+        x, width = at[i], told[i].right_px - told[i].left_px
+        left, right = (x - width, x) if told[i].leftwards else (x, x + width)
+        if left < 0 or right > width_px:
+            continue
+        others = [(at[j], _moved(told[j], at[j])) for j in range(len(told)) if j != i]
+        # the line of a mark is drawn also where its words are not
+        crossed = any((o.lane or 0) >= (told[i].lane or 0) and left < other_x < right for other_x, o in others)
+        if not crossed and _is_free(x, left, right, told[i].lane or 0, [(at[j], _moved(told[j], at[j])) for j in kept]):
+            kept.append(i)
+    return [i for i in range(len(told)) if i not in kept]
+
+
+def _moved(mark: PlacedMark, x: float) -> PlacedMark:
+    width = mark.right_px - mark.left_px
+    left = x - width if mark.leftwards else x
+    return replace(mark, left_px=left, right_px=left + width)
 
 
 def label(text: str, limit: int = MAX_CHARACTERS) -> str:

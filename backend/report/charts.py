@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from backend.report.chart_labels import Mark, PlacedMark, label, place
+from backend.report.chart_labels import Mark, PlacedMark, label, place, too_narrow_for
 from backend.report.chart_lines import Line, area_traces, highest_of, line_trace, local_time
 from backend.report.chart_panels import Panel, small_multiples
 from backend.report.chart_theme import SMALL_PX, Palette, faded, palette, template
@@ -23,6 +23,7 @@ __all__ = ["Level", "Line", "Mark", "Panel", "histogram", "label", "palette", "s
 LANE_PX: Final = 15
 TITLE_PX: Final = 52
 PLOT_WIDTH_PX: Final = 560  # assumed for placing words, since the server does not know: a narrower plot may be zoomed
+HIDDEN_WHEN_NARROW: Final = "hidden_when_narrow"  # in a figure's `layout.meta`
 TICKS: Final = 6
 WIDE_TICKS: Final = 4  # where moments have seconds: more would touch in three charts abreast, and on a telephone
 MARK_NAMES: Final = 6  # more lines than this at once are told apart by a legend
@@ -91,6 +92,7 @@ def time_series(
         },
         "showlegend": len(lines) > MARK_NAMES,
         "annotations": [*words, *names],
+        "meta": narrow_meta(placed, since, until),
         "shapes": shapes,
     }
     return go.Figure(data=traces, layout=layout)
@@ -139,6 +141,7 @@ def histogram(
         "xaxis": {"title": {"text": label(unit)}, "tickformat": ",~s", "range": [edges[0], edges[-1]]},
         "yaxis": {"nticks": 5, "tickformat": ",~s", "rangemode": "tozero"},
         "annotations": [mark_words(m, m.mark.at, plot_px) for m in placed if m.lane is not None],
+        "meta": narrow_meta(placed, edges[0], edges[-1]),
         "shapes": [mark_line(m, m.mark.at, plot_px, p.ink) for m in placed],
     }
     return go.Figure(data=[bars], layout=layout)
@@ -156,6 +159,11 @@ def mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
     side = {"xanchor": "right", "xshift": -3} if mark.leftwards else {"xanchor": "left", "xshift": 3}
     y = 1 + (mark.lane or 0) * LANE_PX / plot_px
     return {"x": x, "xref": "x", "yref": "paper", "y": y, "yanchor": "bottom", "text": label(mark.mark.words), **side}
+
+
+def narrow_meta(placed: Sequence[PlacedMark], since: float, until: float) -> dict[str, list[int]]:
+    """For `pages/charts.py`: which annotations are left out on a narrow screen. The words of marks have to be the first."""
+    return {HIDDEN_WHEN_NARROW: too_narrow_for(placed, since, until)}
 
 
 def _line_names(

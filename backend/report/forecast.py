@@ -5,6 +5,7 @@ The words of the end are `ending.py`'s, the rows of assumptions `assumptions.py`
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -69,6 +70,11 @@ class Finished:
 
     at: tuple[float, ...] = ()
     tokens: tuple[float, ...] = ()
+
+    def until(self, at: float) -> Finished:
+        """What was finished by then: where a band begins at `at`, the line may not run on beside it."""
+        count = bisect_right(self.at, at)
+        return Finished(self.at[:count], self.tokens[:count])
 
 
 @dataclass(frozen=True, slots=True)

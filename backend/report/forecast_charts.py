@@ -15,7 +15,7 @@ from backend.records import DatasetState
 from backend.report.chart_labels import Mark, label, place
 from backend.report.chart_lines import Line, local_time
 from backend.report.chart_theme import Palette, faded, palette, template
-from backend.report.charts import LANE_PX, PLOT_WIDTH_PX, TITLE_PX, Level, mark_line, mark_words, time_series
+from backend.report.charts import LANE_PX, PLOT_WIDTH_PX, TITLE_PX, Level, mark_line, mark_words, narrow_meta, time_series
 from backend.report.end_words import DAY_S, Span, moment_words, span_words
 from backend.report.forecast import DatasetEnd, ForecastView
 from backend.report.formatting import compact, plural
@@ -29,6 +29,8 @@ SECONDS_TOLD_S: Final = 400  # on a shorter axis minutes alone would repeat
 def fan_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -> go.Figure | None:
     """Finished tokens so far, and the band in which they are going to the end."""
     past, band, basis = view.finished, view.band, view.basis
+    if basis is not None and band is not None:
+        past = past.until(basis.at)
     if not past.at and band is None:
         return None
     p = palette(dark)
@@ -113,6 +115,7 @@ def range_history_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = Fal
         "xaxis": {"range": [local_time(since, zone), local_time(until, zone)], "type": "date", **_ticks(until - since)},
         "yaxis": {"type": "date", **_ticks(max(one.end.p90 for one in said) - min(one.end.p10 for one in said))},
         "annotations": [mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None],
+        "meta": narrow_meta(placed, since, until),
         "shapes": [*(mark_line(m, local_time(m.mark.at, zone), plot_px, p.dim) for m in placed), across],
     }
     return go.Figure(data=traces, layout=layout)

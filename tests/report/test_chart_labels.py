@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from backend.report.chart_labels import CHARACTER_PX, Mark, PlacedMark, label, place
+from backend.report.chart_labels import CHARACTER_PX, NARROW_PX, Mark, PlacedMark, label, place, too_narrow_for
 
 
 def x_of(placed: PlacedMark, width_px: float, span: float) -> float:
@@ -31,6 +31,40 @@ def test_no_words_lie_on_each_other_and_no_line_runs_through_words(seed: int) ->
                 assert one.right_px <= other.left_px or other.right_px <= one.left_px
             if one.lane is not None and other.lane is not None and one.lane >= other.lane:
                 assert not other.left_px < x_of(one, width, span) < other.right_px
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_a_narrow_plot_the_words_that_are_left_do_not_lie_on_each_other(seed: int) -> None:
+    chance = random.Random(seed)
+    marks = [Mark(chance.uniform(0, 3600), "w" * chance.randint(4, 30)) for _ in range(chance.randint(2, 12))]
+    placed = place(marks, 0, 3600, width_px=560)
+    told = [p for p in placed if p.lane is not None]
+    hidden = too_narrow_for(placed, 0, 3600)
+    left = [p for i, p in enumerate(told) if i not in hidden]
+    for one in left:
+        x = x_of(one, NARROW_PX, 3600)
+        width = one.right_px - one.left_px
+        begin = x - width if one.leftwards else x
+        assert begin >= 0
+        assert begin + width <= NARROW_PX
+        for other in told:
+            assert other is one or other.lane < one.lane or not begin < x_of(other, NARROW_PX, 3600) < begin + width
+
+
+def test_a_plot_as_wide_as_was_assumed_keeps_all_words() -> None:
+    marks = [Mark(600, "B1 running"), Mark(1800, "B2 held", "warning"), Mark(1900, "B2 running")]
+    placed = place(marks, 0, 3600, width_px=560)
+    assert too_narrow_for(placed, 0, 3600, width_px=560) == []
+
+
+def test_where_words_meet_on_a_narrow_plot_the_warning_keeps_its_own() -> None:
+    marks = [Mark(300, "B1 running"), Mark(1700, "B2 held back", "warning"), Mark(2600, "B2 running")]
+    placed = place(marks, 0, 3600, width_px=560)
+    told = [p.mark.words for p in placed if p.lane is not None]
+    assert told == ["B1 running", "B2 held back", "B2 running"]
+    hidden = [told[i] for i in too_narrow_for(placed, 0, 3600, width_px=200)]
+    assert hidden
+    assert "B2 held back" not in hidden
 
 
 def test_words_stay_within_the_plot() -> None:

@@ -15,7 +15,7 @@ from backend import forecasts
 from backend.forecast.observation import SpeedHistory
 from backend.records import DatasetState, RunPhase
 from backend.report.ending import EndKind, sentence
-from backend.report.forecast import HISTORY_POINTS, ForecastView, Record, forecast_view, record_words
+from backend.report.forecast import HISTORY_POINTS, Finished, ForecastView, Record, forecast_view, record_words
 from backend.report.forecast_charts import datasets_chart, fan_chart, range_history_chart
 from backend.report.headline import naive_words
 from backend.report.live import LiveRuns
@@ -194,6 +194,17 @@ def test_the_charts_are_drawn_from_the_view_alone(at_work: RunDir, dark: bool) -
     assert "concurrency = 32" in str(moved.layout.annotations)
     assert rows is not None
     assert "beta" in str(rows.layout.annotations)
+
+
+def test_the_line_of_what_is_finished_ends_where_the_band_begins(at_work: RunDir) -> None:
+    write_forecast(at_work, SEEN, NOW - 40)
+    view = forecast_view(at_work, NOW)
+    assert view.finished.at[-1] > NOW - 40
+    fan = fan_chart(view)
+    assert fan is not None
+    begins = fan.data[1].x[0]
+    assert fan.data[0].x[-1] <= begins
+    assert Finished((1.0, 2.0, 3.0), (5.0, 6.0, 7.0)).until(2.0) == Finished((1.0, 2.0), (5.0, 6.0))
 
 
 def test_without_anything_measured_there_is_no_chart(run: RunDir) -> None:

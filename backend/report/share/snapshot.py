@@ -96,6 +96,9 @@ def _fan(forecast: ForecastView) -> Fan | None:
     if band is None or basis is None:
         return Fan(finished.at, finished.tokens, None, None)
     at = tuple(basis.at + after_s for after_s in band.after_s)
+    finished = finished.until(basis.at)
+    if not finished.at:  # the forecast is older than the first sample
+        return None
     return Fan(finished.at, finished.tokens, Band(at, band.p10, band.p50, band.p90), forecast.ending.span)
 
 

@@ -66,6 +66,7 @@ def test_the_sentence_is_the_views_own_with_dates_and_the_name_of_the_zone(tmp_p
     assert shared.fan.band is not None
     assert shared.fan.end == view.ending.span
     assert shared.fan.band.at[0] == NOW
+    assert shared.fan.at[-1] <= NOW
 
 
 def test_the_paragraph_tells_the_figures_of_the_view(shared: Snapshot) -> None:
