@@ -38,7 +38,8 @@ def _fewer_words(figure: go.Figure, container: str) -> str:
     hidden = (figure.layout.meta or {}).get(HIDDEN_WHEN_NARROW, [])
     if not hidden:
         return ""
-    chosen = ",".join(f'.st-key-{container} .annotation[data-index="{int(i)}"]' for i in hidden)
+    parts = [f'{part}[data-index="{int(i)}"]' for i in hidden for part in (".annotation", ".shape-group")]
+    chosen = ",".join(f".st-key-{container} {part}" for part in parts)
     return f"<style>@media (max-width: 640px) {{ {chosen} {{ display: none }} }}</style>"
 
 

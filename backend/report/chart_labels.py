@@ -70,10 +70,7 @@ def too_narrow_for(placed: Sequence[PlacedMark], since: float, until: float, *, 
         left, right = (x - width, x) if told[i].leftwards else (x, x + width)
         if left < 0 or right > width_px:
             continue
-        others = [(at[j], _moved(told[j], at[j])) for j in range(len(told)) if j != i]
-        # the line of a mark is drawn also where its words are not
-        crossed = any((o.lane or 0) >= (told[i].lane or 0) and left < other_x < right for other_x, o in others)
-        if not crossed and _is_free(x, left, right, told[i].lane or 0, [(at[j], _moved(told[j], at[j])) for j in kept]):
+        if _is_free(x, left, right, told[i].lane or 0, [(at[j], _moved(told[j], at[j])) for j in kept]):
             kept.append(i)
     return [i for i in range(len(told)) if i not in kept]
 

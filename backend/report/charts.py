@@ -5,7 +5,7 @@ A figure carries its title (what it shows) and subtitle (unit and scope). Pages 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from itertools import pairwise
@@ -67,7 +67,7 @@ def time_series(
     lanes = max((mark.lane + 1 for mark in placed if mark.lane is not None), default=0)
     head_px = TITLE_PX + 6 + lanes * LANE_PX
     plot_px = max(60, height_px - head_px - 30)
-    shapes = [mark_line(m, local_time(m.mark.at, zone), plot_px, p.of_severity(m.mark.severity)) for m in placed]
+    shapes = mark_lines(placed, lambda at: local_time(at, zone), plot_px, lambda mark: p.of_severity(mark.severity))
     words = [mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None]
     if level is not None:
         across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level.value, "y1": level.value}
@@ -142,16 +142,31 @@ def histogram(
         "yaxis": {"nticks": 5, "tickformat": ",~s", "rangemode": "tozero"},
         "annotations": [mark_words(m, m.mark.at, plot_px) for m in placed if m.lane is not None],
         "meta": narrow_meta(placed, edges[0], edges[-1]),
-        "shapes": [mark_line(m, m.mark.at, plot_px, p.ink) for m in placed],
+        "shapes": mark_lines(placed, lambda at: at, plot_px, lambda _: p.ink),
     }
     return go.Figure(data=[bars], layout=layout)
 
 
-def mark_line(mark: PlacedMark, x: Any, plot_px: float, colour: str) -> dict[str, Any]:
-    """The line of a mark, up to the lane of its words; a shape of Plotly's."""
-    above = 0.0 if mark.lane is None else (mark.lane + 0.9) * LANE_PX / plot_px
-    dotted = {"color": colour, "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1 + above, "line": dotted}
+def mark_lines(
+    placed: Sequence[PlacedMark], x_of: Callable[[float], Any], plot_px: float, colour_of: Callable[[Mark], str]
+) -> list[dict[str, Any]]:
+    """The lines of marks as shapes of Plotly's: first what reaches above the plot to words, one for each that has some; then
+    what is in the plot, one for each mark. The former go with their words where these are left out."""
+    above = [(m, 1.0, 1 + (m.lane + 0.9) * LANE_PX / plot_px) for m in placed if m.lane is not None]
+    within = [(m, 0.0, 1.0) for m in placed]
+    return [
+        {
+            "type": "line",
+            "xref": "x",
+            "yref": "paper",
+            "x0": x_of(m.mark.at),
+            "x1": x_of(m.mark.at),
+            "y0": low,
+            "y1": high,
+            "line": {"color": colour_of(m.mark), "width": 1, "dash": "dot"},
+        }
+        for m, low, high in (*above, *within)
+    ]
 
 
 def mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
@@ -162,7 +177,7 @@ def mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
 
 
 def narrow_meta(placed: Sequence[PlacedMark], since: float, until: float) -> dict[str, list[int]]:
-    """For `pages/charts.py`: which annotations are left out on a narrow screen. The words of marks have to be the first."""
+    """For `pages/charts.py`: which annotations and shapes a narrow screen goes without. Those of marks have to come first."""
     return {HIDDEN_WHEN_NARROW: too_narrow_for(placed, since, until)}
 
 

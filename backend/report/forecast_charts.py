@@ -15,7 +15,7 @@ from backend.records import DatasetState
 from backend.report.chart_labels import Mark, label, place
 from backend.report.chart_lines import Line, local_time
 from backend.report.chart_theme import Palette, faded, palette, template
-from backend.report.charts import LANE_PX, PLOT_WIDTH_PX, TITLE_PX, Level, mark_line, mark_words, narrow_meta, time_series
+from backend.report.charts import LANE_PX, PLOT_WIDTH_PX, TITLE_PX, Level, mark_lines, mark_words, narrow_meta, time_series
 from backend.report.end_words import DAY_S, Span, moment_words, span_words
 from backend.report.forecast import DatasetEnd, ForecastView
 from backend.report.formatting import compact, plural
@@ -116,7 +116,7 @@ def range_history_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = Fal
         "yaxis": {"type": "date", **_ticks(max(one.end.p90 for one in said) - min(one.end.p10 for one in said))},
         "annotations": [mark_words(m, local_time(m.mark.at, zone), plot_px) for m in placed if m.lane is not None],
         "meta": narrow_meta(placed, since, until),
-        "shapes": [*(mark_line(m, local_time(m.mark.at, zone), plot_px, p.dim) for m in placed), across],
+        "shapes": [*mark_lines(placed, lambda at: local_time(at, zone), plot_px, lambda _: p.dim), across],
     }
     return go.Figure(data=traces, layout=layout)
 

@@ -41,13 +41,14 @@ def test_on_a_narrow_plot_the_words_that_are_left_do_not_lie_on_each_other(seed:
     told = [p for p in placed if p.lane is not None]
     hidden = too_narrow_for(placed, 0, 3600)
     left = [p for i, p in enumerate(told) if i not in hidden]
+    assert left
     for one in left:
         x = x_of(one, NARROW_PX, 3600)
         width = one.right_px - one.left_px
         begin = x - width if one.leftwards else x
         assert begin >= 0
         assert begin + width <= NARROW_PX
-        for other in told:
+        for other in left:
             assert other is one or other.lane < one.lane or not begin < x_of(other, NARROW_PX, 3600) < begin + width
 
 
@@ -63,8 +64,7 @@ def test_where_words_meet_on_a_narrow_plot_the_warning_keeps_its_own() -> None:
     told = [p.mark.words for p in placed if p.lane is not None]
     assert told == ["B1 running", "B2 held back", "B2 running"]
     hidden = [told[i] for i in too_narrow_for(placed, 0, 3600, width_px=200)]
-    assert hidden
-    assert "B2 held back" not in hidden
+    assert hidden == ["B2 running"]
 
 
 def test_words_stay_within_the_plot() -> None:
