@@ -79,6 +79,8 @@ class ApiCourier(Courier):
             return self._refused_for_good(request, started_at, str(error))
         except OtherModelError as error:
             self._book(ticket, request, exchange, "failed")
+            if ticket.probe is not None:
+                ticket.probe.end(f"{error.answered!r} answered, and {route.config.model!r} was asked for")
             request.runner.hold(other_model_words(route, error.answered))
             return None
         except RetryableError as error:

@@ -14,7 +14,7 @@ from typing import Final
 
 from backend.job.api_bill import ApiUsage
 from backend.job.rank_test import p_value
-from backend.job.spend import Spend
+from backend.job.spend import Spend, SpendView
 from backend.probes import Probe
 from backend.records import Json
 
@@ -22,6 +22,7 @@ LEAST_PROMPTS: Final = 16
 MOST_PROMPTS: Final = 64
 MOST_AT_FIRST: Final = 0.5  # a first chunk with more of the text tells no speed
 ALIKE_ABOVE: Final = 0.05  # p-value from which lengths count as not different
+SMALLEST_TOLD_USD: Final = 1e-6
 PROMPTS, CAP_USD = "prompts", "cap_usd"
 
 
@@ -74,9 +75,9 @@ class ProbeOrder:
         self.streams = max(self.streams, self.in_flight)
 
     def released(self, dataset: str, *, again: bool) -> None:
-        """It has ended; `again`: without an answer, another one is to be sent."""
+        """It has ended; `again`: without an answer, another one is to be sent unless the probe sends no more."""
         self.in_flight -= 1
-        if again:
+        if again and self.ended is None:
             self.quotas[dataset] += 1
             self.asked -= 1
 
@@ -162,8 +163,8 @@ def figures(
     )
 
 
-def sentence(probe: Probe, ended: str | None) -> str:
-    """What was measured, for the event and the terminal."""
+def sentence(probe: Probe, ended: str | None, spent: SpendView) -> str:
+    """What was measured, for the event and the terminal. `spent` is the probe's account, with what made no sample."""
     parts = [f"{probe.answered} of {probe.asked} prompts answered"]
     if probe.stream_tokens_per_s is not None:
         parts.append(f"{probe.stream_tokens_per_s:.0f} tokens/s a stream")
@@ -172,8 +173,13 @@ def sentence(probe: Probe, ended: str | None) -> str:
     if probe.cost_usd is not None:
         listed = probe.cost_by_prices_usd
         parts.append(f"${probe.cost_usd:.6f} paid" + (f" (by the prices ${listed:.6f})" if listed is not None else ""))
-    else:
-        parts.append("cost unknown")
+    lost_usd = spent.spent_usd - float(probe.cost_usd or 0)
+    if lost_usd > SMALLEST_TOLD_USD and (probe.cost_usd is not None or not probe.answered):
+        parts.append(f"${lost_usd:.6f} paid for answers that could not be kept")
+    elif probe.cost_usd is None:
+        parts.append("cost unknown" if probe.answered else "nothing paid")
+    if (open_usd := spent.unsure_usd + spent.reserved_usd) > SMALLEST_TOLD_USD:
+        parts.append(f"up to ${open_usd:.6f} more, whose bill is not known")
     if probe.rate_limited:
         parts.append(f"{probe.rate_limited} times asked to wait (429)")
     words = f"{probe.api} was probed: {', '.join(parts)}."

@@ -243,7 +243,11 @@ class ApiRoute:
 
     def try_now(self) -> None:
         """Somebody asked: what it was refused for may be mended."""
-        self._retry_at, self._retry_after_s, self._capped = 0.0, FIRST_TRY_AFTER_S, None
+        self._retry_at, self._retry_after_s = 0.0, FIRST_TRY_AFTER_S
+
+    def not_wanted(self) -> None:
+        """Nothing asks for room below the cap: whether there is some is found out by the next request that does."""
+        self._capped = None
 
     def looked_up(self, *, found: bool) -> None:
         """Whether a bill could be had by the id of its answer."""

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 RATE_WINDOW_S: Final = 60.0
 PROBE_READS_EVERY_S: Final = 0.2
+BILLS_WITHIN_S: Final = 15.0
 
 
 class Apis:
@@ -156,6 +157,8 @@ class Apis:
         for name, slots in self.slots.items():
             slots.order, slots.admitting = wishes.order, admitting
             slots.route.spend.cap_usd = wishes.api_caps[name]
+            if not self._is_used(name, wishes) and slots.route.probe is None:
+                slots.route.not_wanted()
             for dataset, runner in self._runners.items():
                 if not runner.open or wishes.run is Want.STOPPED:
                     slots.abort(dataset, only_waiting=True)
@@ -197,6 +200,7 @@ class Apis:
                 slots.changed()
                 self._look_for_prompts(order)
                 await asyncio.sleep(PROBE_READS_EVERY_S)
+            await _billed(order)
             await self._tell(slots, order)
         finally:
             slots.route.probe = None
@@ -241,7 +245,7 @@ class Apis:
             write(con, probe)
 
         await self._store.run(keep)
-        self._bulletin.tell("api.probed", f"api:{route.name}", sentence(probe, order.ended), who=order.who)
+        self._bulletin.tell("api.probed", f"api:{route.name}", sentence(probe, order.ended, order.spend.view()), who=order.who)
 
     def _tell_failed_probe(self) -> None:
         probe = self._probe
@@ -261,7 +265,8 @@ class Apis:
             used = self._is_used(name, wishes) or slots.route.probe is not None
             shut = used and state in (ApiState.PAUSED, ApiState.CAPPED)
             words = f"{name} gets no requests: {_steady(reason)}" if shut and reason else None
-            yield Condition("api.paused", f"api:{name}", words, f"{name} gets requests again.")
+            over = f"{name} gets requests again." if used else f"Nothing that is left is sent to {name}."
+            yield Condition("api.paused", f"api:{name}", words, over)
         yield Condition("engine.idle", "engine", self._idle_words(wishes), "Requests go to the engine again.")
 
     def _idle_words(self, wishes: Wishes) -> str | None:
@@ -349,6 +354,13 @@ def tokens_left(runner: DatasetRunner) -> float | None:
     by_budget = limits.token_budget - admission.finished_tokens if limits.token_budget is not None else None
     known = [left for left in (by_samples, by_budget) if left is not None]
     return max(0.0, min(known)) if known else None
+
+
+async def _billed(order: ProbeOrder) -> None:
+    """Until the bills of what made no sample are there; one that does not come stays a reservation."""
+    until = time.monotonic() + BILLS_WITHIN_S
+    while order.spend.in_flight and time.monotonic() < until:
+        await asyncio.sleep(PROBE_READS_EVERY_S)
 
 
 def _steady(reason: str | None) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,6 +260,11 @@ async def test_without_a_price_no_cap_could_be_kept_and_nothing_is_sent(tmp_path
     async with api_job(tmp_path, {"A": PROMPTS}, api=unknown) as job:
         await job.until(lambda: job.status.state is ApiState.CAPPED)
         assert "is not known, so that no cap could be kept" in (job.status.reason or "")
+        job.apis.accepted(Intent("run", IntentAction.SET, {"key": "concurrency", "value": 4}, "test", 0.0, "t"))
+        assert told_of_pause(job) == (True, "a gets requests again.")  # nothing was sent: it still gets none
+        job.route("A", "local")
+        assert told_of_pause(job) == (False, "Nothing that is left is sent to a.")
+        assert job.status.state is ApiState.IDLE
         assert not job.server.engine.counts.http_requests
 
 
@@ -355,6 +362,26 @@ async def test_a_probe_ends_when_its_cap_leaves_no_room(tmp_path: Path) -> None:
         await job.until(lambda: "api.probed" in dict(job.events))
         assert "its cap of $0.0015 leaves no room" in dict(job.events)["api.probed"]
         check_bill(job)
+
+
+async def test_a_probe_that_another_model_answers_says_so_and_what_it_cost(tmp_path: Path) -> None:
+    async with api_job(tmp_path, {"A": PROMPTS}, routed=False) as job:
+        job.fault("other-model")
+        value = {"api": "a", "prompts": 16, "cap_usd": 0.05}
+        job.apis.accepted(Intent("run", IntentAction.PROBE, value, "test", 0.0, "t"))
+        await job.until(lambda: "api.probed" in dict(job.events), limit_s=40)
+        words = dict(job.events)["api.probed"]
+        asked = re.match(r"a was probed: 0 of (\d+) prompts answered", words)
+        assert asked is not None, words
+        assert int(asked[1]) >= 1
+        assert f"${float(job.server.bill.usd):.6f} paid for answers that could not be kept" in words
+        assert "It ended early: 'somebody/else' answered, and 'sim/model' was asked for." in words
+
+
+def told_of_pause(job: Any) -> tuple[bool, str]:
+    """Whether it is told that the API gets nothing, and what is told when that is over."""
+    (one,) = [each for each in job.apis.conditions(job.wishes) if each.kind == "api.paused"]
+    return one.problem is not None, one.over
 
 
 def _fields(value: object) -> dict[str, object]:
