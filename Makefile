@@ -36,7 +36,7 @@ test: $(READY) ## the quick tests
 	$(BIN)/pytest -m "not drill and not real_engine and not browser" -n 3 --dist loadfile
 
 drill: $(READY) ## kill and fault drills with real processes: ROUNDS=100, SEED=... repeats one
-	ROUNDS=$(ROUNDS) SEED=$(SEED) $(BIN)/pytest -m "drill and not real_engine"
+	ROUNDS=$(ROUNDS) SEED=$(SEED) $(BIN)/pytest -m "drill and not real_engine" -n 2 --dist loadfile
 
 engine-cpu: ## the real SGLang on a CPU with a tiny model, in .engine-cpu (1.6 GB, about 3 minutes)
 	@$(PYTHON) -m backend.engine_cpu

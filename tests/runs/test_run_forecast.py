@@ -69,12 +69,12 @@ def test_a_pilot_can_be_switched_off(tmp_path: Path, new_run: NewRun) -> None:
 
 
 def test_a_changed_limit_begins_a_new_plan_and_a_new_forecast(tmp_path: Path, new_run: NewRun) -> None:
-    write_prompts(tmp_path / "A.jsonl", 2000)
+    write_prompts(tmp_path / "A.jsonl", 8000)
     run = new_run([{"name": "A", "path": "A.jsonl"}], args=["--speed", "10"])
     run.start()
     run.wait(lambda _: (said := forecasts.read_newest(run.run)) is not None and said.forecast.remaining is not None)
     before = forecasts.read_newest(run.run)
-    run.set("A.max_samples", "300")
+    run.set("A.max_samples", "2000")
     run.wait(lambda _: (said := forecasts.read_newest(run.run)) is not None and said.plan > before.plan)  # type: ignore[union-attr]
     after = forecasts.read_newest(run.run)
     assert before is not None
@@ -86,5 +86,6 @@ def test_a_changed_limit_begins_a_new_plan_and_a_new_forecast(tmp_path: Path, ne
 
     # a lower cap holds for requests to come
     run.set("A.max_new_tokens", "20")
+    run.set("A.max_samples", str(run.dataset("A").finished_samples + 60))
     run.wait_left()
     assert any(row.completion_tokens == 20 and row.finish_reason == "length" for row in run.rows())
