@@ -10,13 +10,15 @@ from typing import Final
 
 from backend.commands.speaking import say
 from backend.commands.steering import ask_supervisor, find, who
+from backend.config import load
 from backend.control import ControlError
-from backend.control.intents import want_probe, want_route
+from backend.control.intents import current_setting, want_probe, want_route
 from backend.heartbeat import SupervisorState, supervisor_state
 from backend.probes import read_probes
 from backend.records import DatasetState
 from backend.report.formatting import plain
 from backend.report.probe_price import probe_price
+from backend.report.spend_bounds import spend_bound_warnings
 from backend.report.status import read_status
 from backend.run_dir import RunDir
 from backend.runs import command_name
@@ -33,7 +35,19 @@ def route(options: argparse.Namespace) -> int:
     *named, to = options.to
     datasets = _chosen(run, options, named)
     codes = [ask_supervisor(run, want_route(run, dataset, to, who()), options) for dataset in datasets]
+    if to != "local":
+        for words in _cannot_be_sent(run, datasets, to.removeprefix("both:")):
+            say(f"Mind: {words}")
     return max(codes)
+
+
+def _cannot_be_sent(run: RunDir, datasets: Sequence[str], api: str) -> list[str]:
+    """Why nothing of these datasets will be sent to an API, by their caps as they are now."""
+    settings = load(run.config)
+    seen = read_status(run, time.time(), counted=False, settings=settings).datasets
+    caps_tokens = {dataset.name: dataset.max_new_tokens for dataset in seen if dataset.name in datasets}
+    cap_usd = current_setting(run, f"api.{api}.spend_cap_usd")
+    return spend_bound_warnings(settings, command_name(run), caps_tokens, {api: cap_usd})
 
 
 def probe(options: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from backend.heartbeat import SupervisorState, lock_is_held, supervisor_state
 from backend.records import Intent
 from backend.report.counts import Counts, read_counts
 from backend.report.formatting import DASH, compact, plural
+from backend.report.spend_bounds import spend_bound_warnings
 from backend.run_dir import RunDir
 from backend.runs import command_name, find_run, runs_folder
 
@@ -43,6 +44,10 @@ def create(options: argparse.Namespace) -> int:
     for dataset in settings.datasets:
         found = files.get(dataset.name, [])
         say(f"  {dataset.name}: {plural(sum(f.records for f in found), 'prompt')} in {plural(len(found), 'file')}")
+    caps_tokens = {dataset.name: settings.sampling_for(dataset).max_new_tokens for dataset in settings.datasets}
+    caps_usd = {name: api.spend_cap_usd for name, api in settings.api.items()}
+    for words in spend_bound_warnings(settings, command_name(run), caps_tokens, caps_usd):
+        say(f"Mind: {words}")
     say(f"Start it with: python -m backend start {command_name(run)}")
     return 0
 

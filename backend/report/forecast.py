@@ -66,15 +66,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Tokens finished so far, all datasets together: `tokens[i]` at `at[i]`, epoch seconds."""
+    """Tokens finished so far, all datasets together: `tokens[i]` at `at[i]`, epoch seconds; a point covers `step_s`."""
 
     at: tuple[float, ...] = ()
     tokens: tuple[float, ...] = ()
+    step_s: float = 1.0
 
     def until(self, at: float) -> Finished:
         """What was finished by then: where a band begins at `at`, the line may not run on beside it."""
         count = bisect_right(self.at, at)
-        return Finished(self.at[:count], self.tokens[:count])
+        return Finished(self.at[:count], self.tokens[:count], self.step_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,8 @@ def _past(run: RunDir, now: float) -> tuple[Finished, tuple[Mark, ...]]:
         events = read_events(con, 0.0 if began is None else began - 1)
     known = [] if series is None else [(at, v) for at, v in zip(series.at, series.values[name], strict=True) if v is not None]
     marks = tuple(Mark(event["at"], event["words"], event["severity"]) for event in events)
-    return Finished(tuple(float(at) for at, _ in known), tuple(float(v) for _, v in known)), marks
+    step_s = series.step_s if series is not None else 1.0
+    return Finished(tuple(float(at) for at, _ in known), tuple(float(v) for _, v in known), step_s), marks
 
 
 def _datasets(view: RunView, said: Said | None, begun: dict[str, float], ended: dict[str, float]) -> tuple[DatasetEnd, ...]:

@@ -22,6 +22,7 @@ from backend.report.formatting import compact, plural
 
 BAND: Final = 0.16  # how much of what lies under it a range covers
 ROW_PX: Final = 40
+SHORT_GAP_S: Final = 15.0  # a busy machine measures a little late: a step is taken for this much at least
 HISTORY_PX: Final = 280
 SECONDS_TOLD_S: Final = 400  # on a shorter axis minutes alone would repeat
 
@@ -37,7 +38,7 @@ def fan_chart(view: ForecastView, zone: tzinfo = UTC, dark: bool = False) -> go.
     now = basis.at if basis is not None and band is not None else past.at[-1]
     since = past.at[0] if past.at else now
     until = max(now, since + 60.0)
-    line = Line("finished", past.at, past.tokens, max((until - since) / 20, 60.0))
+    line = Line("finished", past.at, past.tokens, max(past.step_s, SHORT_GAP_S))
     level, top, marks, extra = None, None, list(view.events), []
     if band is not None and view.ending.span is not None:
         ahead = [local_time(now + after, zone) for after in band.after_s]

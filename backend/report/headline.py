@@ -128,15 +128,14 @@ def share_done(view: RunView) -> float | None:
 
 
 def age_words(view: RunView) -> str | None:
-    """From its creation until now, or until it was finished: "3 h 20 min"; None where its run.toml does not tell."""
+    """From its creation until now, or until its supervisor left: "3 h 20 min"; None where its run.toml does not tell."""
     if view.created_at is None:
         return None
     try:
         created_at = datetime.fromisoformat(view.created_at).timestamp()
     except (ValueError, OverflowError):  # a run.toml that somebody has edited
         return None
-    over = view.phase is RunPhase.FINISHED and view.supervisor.state is SupervisorState.LEFT
-    ended_at = view.supervisor.heartbeat_at if over else None
+    ended_at = view.supervisor.heartbeat_at if view.supervisor.state is SupervisorState.LEFT else None
     age_s = max(0.0, (view.at if ended_at is None else ended_at) - created_at)
     return duration(age_s if age_s < 60 else age_s // 60 * 60).removesuffix(" 00 s")
 

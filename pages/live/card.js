@@ -19,7 +19,7 @@ export function mount(root, data) {
     const key = `${answer.look.sign}${answer.look.word}`
     if (drawn !== key) line.replaceChildren(state(answer.look), where)
     drawn = key
-    where.title = "from its creation until now, or until it was finished"
+    where.title = "from its creation until now, or until it finished or was stopped"
     write(where, answer.age ?? "")
     bar.className = `hw-bar-done hw-fill-${answer.look.tone}`
     bar.style.width = `${((answer.share ?? 0) * 100).toFixed(1)}%`

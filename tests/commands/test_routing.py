@@ -16,7 +16,7 @@ from backend.__main__ import main
 from backend.records import DatasetState
 from backend.run_dir import RunDir, open_state
 from tests.made_comparison import APIS, SOLD, make_compared
-from tests.made_run import beat, job_status
+from tests.made_run import beat, job_status, write_config
 
 CAPPED = SOLD.replace("concurrency = 8", "concurrency = 8\nmax_new_tokens = 4000")
 Capture = pytest.CaptureFixture[str]
@@ -91,6 +91,25 @@ def test_a_cap_that_was_set_while_the_run_goes_on_bounds_a_probe(
     beat(run, capped, time.time())
     assert main(["probe", "demo", "fast", "--cap-usd", "1", "--yes"]) == 0
     assert "its cap of 4.00k tokens" in capsys.readouterr().out
+
+
+def test_a_route_to_an_api_that_would_get_nothing_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("HEADWAY_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make_compared(tmp_path, SOLD + APIS, begun=False)
+    assert main(["route", "demo", "--waiting", "fast"]) == 0
+    assert "no cap on new tokens" not in capsys.readouterr().out  # nor has the API a spend cap
+    text = (SOLD + APIS).replace("output_usd_per_mtok", "spend_cap_usd = 5\noutput_usd_per_mtok")
+    config = write_config(tmp_path, "other", text)
+    capsys.readouterr()
+    assert main(["create", str(config)]) == 0
+    assert "Mind: alpha, beta have no cap on new tokens" in capsys.readouterr().out
+    assert main(["route", "other", "beta", "both:fast"]) == 0
+    assert "Mind: beta has no cap on new tokens" in capsys.readouterr().out
+    assert main(["route", "other", "beta", "local"]) == 0
+    assert "Mind:" not in capsys.readouterr().out
 
 
 def test_the_cap_is_set_while_the_run_goes_on(run: RunDir, capsys: Capture) -> None:

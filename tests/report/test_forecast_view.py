@@ -202,6 +202,10 @@ def test_the_line_of_what_is_finished_ends_where_the_band_begins(at_work: RunDir
     assert view.finished.at[-1] > NOW - 40
     fan = fan_chart(view)
     assert fan is not None
+    stopped = replace(view, finished=Finished((NOW - 600, NOW - 590, NOW - 300, NOW - 290), (1.0, 2.0, 2.0, 3.0)))
+    broken = fan_chart(stopped)
+    assert broken is not None
+    assert list(broken.data[1].y) == [1.0, 2.0, None, 2.0, 3.0]
     begins = fan.data[1].x[0]
     assert fan.data[0].x[-1] <= begins
     assert Finished((1.0, 2.0, 3.0), (5.0, 6.0, 7.0)).until(2.0) == Finished((1.0, 2.0), (5.0, 6.0))

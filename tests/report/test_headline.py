@@ -57,13 +57,15 @@ def test_without_a_living_supervisor_its_state_is_history(view: RunView) -> None
     assert dataset_headline(dead, dataset()).startswith("B3 was running: 812 of 2,000")
 
 
-def test_a_finished_run_grows_no_older(view: RunView) -> None:
+def test_a_run_that_nobody_works_on_any_more_grows_no_older(view: RunView) -> None:
     created = datetime.fromtimestamp(NOW - 7200, UTC).isoformat()
     at_work = dataclasses.replace(view, created_at=created)
     assert age_words(at_work) == "2 h 00 min"
     left = dataclasses.replace(view.supervisor, state=SupervisorState.LEFT, heartbeat_at=NOW - 7200 + 420)
     assert age_words(dataclasses.replace(at_work, supervisor=left, phase=RunPhase.FINISHED)) == "7 min"
-    assert age_words(dataclasses.replace(at_work, supervisor=left, phase=RunPhase.STOPPED)) == "2 h 00 min"
+    assert age_words(dataclasses.replace(at_work, supervisor=left, phase=RunPhase.STOPPED)) == "7 min"
+    dead = dataclasses.replace(left, state=SupervisorState.DEAD)  # it is to go on
+    assert age_words(dataclasses.replace(at_work, supervisor=dead)) == "2 h 00 min"
 
 
 def test_simple_extrapolation_takes_the_limit_that_comes_first() -> None:
