@@ -7,8 +7,9 @@ from html import escape, unescape
 import plotly.graph_objects as go
 import streamlit as st
 
-from backend.report.charts import HIDDEN_WHEN_NARROW
+from backend.report.charts import HIDDEN_WHEN_NARROW, NARROW_PLOTS_PX, PLOT_WIDTH_PX
 
+BESIDE_PX = 60  # of a chart's width that are no plot: its scale, about
 _PLAIN = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"], "responsive": True}
 
 
@@ -34,13 +35,21 @@ def draw(figure: go.Figure, *, key: str) -> None:
 
 
 def _fewer_words(figure: go.Figure, container: str) -> str:
-    """CSS that leaves out, on a narrow screen, the words of marks that would lie on each other there."""
-    hidden = (figure.layout.meta or {}).get(HIDDEN_WHEN_NARROW, [])
-    if not hidden:
+    """CSS that leaves out, where the chart is narrow, the words of marks that would lie on each other there."""
+    plots = (figure.layout.meta or {}).get(HIDDEN_WHEN_NARROW, {})
+    if not any(plots.values()):
         return ""
-    parts = [f'{part}[data-index="{int(i)}"]' for i in hidden for part in (".annotation", ".shape-group")]
-    chosen = ",".join(f".st-key-{container} {part}" for part in parts)
-    return f"<style>@media (max-width: 640px) {{ {chosen} {{ display: none }} }}</style>"
+    beside_px, rules, wider = BESIDE_PX + (figure.layout.margin.r or 0), [], PLOT_WIDTH_PX
+    for width, hidden in plots.items():
+        parts = [f'{part}[data-index="{int(i)}"]' for i in hidden for part in (".annotation", ".shape-group")]
+        chosen = ",".join(f".st-key-{container} {part}" for part in parts)
+        # the narrowest plot that is reckoned with stands for those below it
+        least = int(width) + beside_px if int(width) != NARROW_PLOTS_PX[-1] else 0
+        if parts:
+            where = f"(min-width: {least}px) and (width < {wider + beside_px}px)"
+            rules.append(f"@container {where} {{ {chosen} {{ display: none }} }}")
+        wider = int(width)
+    return f"<style>.st-key-{container} {{ container-type: inline-size }} {' '.join(rules)}</style>"
 
 
 def _html(plotly_words: str) -> str:

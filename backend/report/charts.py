@@ -23,6 +23,7 @@ __all__ = ["Level", "Line", "Mark", "Panel", "histogram", "label", "palette", "s
 LANE_PX: Final = 15
 TITLE_PX: Final = 52
 PLOT_WIDTH_PX: Final = 560  # assumed for placing words, since the server does not know: a narrower plot may be zoomed
+NARROW_PLOTS_PX: Final = (480, 400, 340, 280, 220)
 HIDDEN_WHEN_NARROW: Final = "hidden_when_narrow"  # in a figure's `layout.meta`
 TICKS: Final = 6
 WIDE_TICKS: Final = 4  # where moments have seconds: more would touch in three charts abreast, and on a telephone
@@ -176,9 +177,9 @@ def mark_words(mark: PlacedMark, x: Any, plot_px: float) -> dict[str, Any]:
     return {"x": x, "xref": "x", "yref": "paper", "y": y, "yanchor": "bottom", "text": label(mark.mark.words), **side}
 
 
-def narrow_meta(placed: Sequence[PlacedMark], since: float, until: float) -> dict[str, list[int]]:
-    """For `pages/charts.py`: which annotations and shapes a narrow screen goes without. Those of marks have to come first."""
-    return {HIDDEN_WHEN_NARROW: too_narrow_for(placed, since, until)}
+def narrow_meta(placed: Sequence[PlacedMark], since: float, until: float) -> dict[str, dict[str, list[int]]]:
+    """For `pages/charts.py`: width of a plot, px → which annotations and shapes it goes without; those of marks come first."""
+    return {HIDDEN_WHEN_NARROW: {str(width): too_narrow_for(placed, since, until, width_px=width) for width in NARROW_PLOTS_PX}}
 
 
 def _line_names(

@@ -8,7 +8,7 @@ import pytest
 
 from backend.report.chart_lines import broken_at_gaps
 from backend.report.chart_theme import CONFIG, faded, palette, template
-from backend.report.charts import Level, Line, Mark, Panel, histogram, small_multiples, time_series
+from backend.report.charts import NARROW_PLOTS_PX, Level, Line, Mark, Panel, histogram, small_multiples, time_series
 
 HOSTILE = '<img src="http://x/y.png"><a href="javascript:x">z</a>'
 
@@ -56,6 +56,18 @@ def test_an_area_falls_to_zero_where_nothing_was_measured() -> None:
     assert (panel_area.fill, panel_line.fill, panel_area.yaxis) == ("tozeroy", None, "y")
     (whole,) = time_series(series("a"), title="t", subtitle="s", unit="u", since=0, until=100).data
     assert whole.fill == "tozeroy"
+
+
+def test_a_chart_says_which_words_it_goes_without_where_it_is_narrow() -> None:
+    marks = [Mark(300, "B1 is at work"), Mark(1700, "B2 is held back", "warning"), Mark(2300, "B2 is at work again")]
+    figure = time_series(series("a"), title="t", subtitle="s", unit="u", since=0, until=3600, marks=marks)
+    told = [annotation.text for annotation in figure.layout.annotations]
+    hidden = figure.layout.meta["hidden_when_narrow"]
+    assert [int(width) for width in hidden] == list(NARROW_PLOTS_PX)
+    assert hidden["220"]
+    assert "B2 is held back" not in [told[i] for i in hidden["220"]]
+    above = [shape for shape in figure.layout.shapes if shape.y0 == 1]
+    assert [shape.x0 for shape in figure.layout.shapes[: len(told)]] == [shape.x0 for shape in above]
 
 
 def test_a_time_series_has_title_unit_and_the_viewers_time() -> None:
