@@ -34,6 +34,7 @@ OPEN_ROWS: Final = 200
 _COLD: Final = """
 import json, sys, time
 import duckdb, pandas, pyarrow, streamlit
+import backend.report.live, backend.config
 from pathlib import Path
 from backend.report.questions import BY_NAME, ask, defaults
 from backend.run_dir import RunDir

@@ -130,6 +130,13 @@ def test_request_speed(run: RunDir) -> None:
     assert (beta["source"], beta["mean_first_token_s"], beta["p50_tokens_per_s"]) == ("openrouter", 2, 3.1)
 
 
+def test_a_clock_that_was_set_back_by_a_millionth_breaks_no_speed(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    add_open(run, [answer(0, 10, 10, 8000), answer(1, 10, -0.000002, 8000)])
+    (alpha,) = ask(run, "request_speed", dataset=None)
+    assert alpha["requests"] == 2
+
+
 def test_throughput_by_concurrency(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     # one request for 10 s, then two for 10 s, then none for 10 s, then one for 5 s of a span of 10 s
