@@ -306,14 +306,14 @@ class Apis:
             unpriced=counts.unpriced,
             usd_per_minute=rates[2] * 60 if rates and priced else None,
             tokens_per_s=rates[1] if rates else None,
-            projected_usd=self._projected_usd(name, wishes, view.spent_usd, counts.completion_tokens) if priced else None,
+            projected_usd=self._projected_usd(name, view.spent_usd, counts.completion_tokens) if priced else None,
             requests_per_minute=limits.requests_per_minute,
             tokens_per_minute=limits.tokens_per_minute,
             refused=counts.refused,
             probing=route.probe is not None,
         )
 
-    def _projected_usd(self, name: str, wishes: Wishes, spent_usd: float, tokens: int) -> float | None:
+    def _projected_usd(self, name: str, spent_usd: float, tokens: int) -> float | None:
         """With all that is left of the datasets that are routed there, also where the engine makes a part of it."""
         left = [
             tokens_left(runner) for runner in self._runners.values() if name in runner.sources and runner.state not in ENDED

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from backend.forecast.calibrate import Range
 from backend.forecast.forecast import Assumptions, Forecast
@@ -17,8 +16,6 @@ from backend.job.routes import LOCAL
 from backend.job.wishes import Wishes
 from backend.records import DatasetState
 from backend.sweeps import Points
-
-NOTHING: Final = Range(0.0, 0.0, 0.0)
 
 
 def lane_of(wishes: Wishes, dataset: str) -> str:
